@@ -53,6 +53,7 @@ type Server struct {
 	mu       sync.Mutex
 	requests []Request
 	total    int
+	closing  bool
 	counts   map[string]int
 	changed  chan struct{} // closed and renewed at each new request
 }
@@ -87,6 +88,9 @@ func (s *Server) URL() string { return "http://" + s.listener.Addr().String() + 
 
 // Close ends every answer, also stalled ones, and waits for all goroutines.
 func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
 	s.cancel()
 	err := s.http.Close()
 	s.wg.Wait()
@@ -149,7 +153,9 @@ func (s *Server) Wait(ctx context.Context, match func(Request) bool) (Request, e
 }
 
 func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
-	s.wg.Add(1)
+	if !s.enter() {
+		return
+	}
 	defer s.wg.Done()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
@@ -181,6 +187,18 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 	send(ctx, w, req, reply)
+}
+
+// enter counts a handler in. Not a bare Add: a handler may begin while Close
+// already waits, and an Add from zero beside a Wait is a race.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return false
+	}
+	s.wg.Add(1)
+	return true
 }
 
 func (s *Server) record(req Request) Request {
