@@ -63,6 +63,8 @@ const (
 
 // How files are refused before anything runs.
 const (
+	// FileNameBad: the file's name is no task id.
+	FileNameBad Reason = "file_name_bad"
 	// FileUnreadable: the task file could not be read.
 	FileUnreadable Reason = "file_unreadable"
 	// FileTooLarge: the task file is over the read limit.

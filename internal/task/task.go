@@ -4,8 +4,17 @@
 // It owns the line grammar, the two layouts and who may be read by which
 // reader, tiers, ids, priorities, attachments and the HMAC envelope. It is
 // pure: it never opens a file, never looks at a clock and never logs. Facts
-// about the format come from the gateways' fact sheet (docs/task-files.md
-// restates what a user needs) and are argued where they are used.
+// about the format were read in the gateways' code and tests and are argued
+// where they are used.
+//
+// # Readers
+//
+// The strict reader believes only what stands above the first `task:` line;
+// everything from there on was written by somebody in a room. The trusted
+// full scan believes headers below it too. It is the only way to read a
+// gateway's file (its tier stands below the text) and it is safe only where
+// the writer folds every value to one line, which the header
+// `task_layout: mid` claims and, except under PolicyAccept, the HMAC proves.
 package task
 
 import (
