@@ -29,7 +29,7 @@ func (Key) LogValue() slog.Value { return slog.StringValue("[key]") }
 // space around them trimmed. Anything else is no key; in particular an empty
 // file is not a key of length zero, with which anybody could sign.
 func ParseKey(text []byte) (Key, error) {
-	digits := bytes.TrimFunc(text, isSpace)
+	digits := bytes.TrimFunc(text, IsSpace)
 	if len(digits) != 2*sha256.Size {
 		return nil, errors.New("read HMAC key: want 64 hex digits")
 	}
@@ -90,7 +90,7 @@ func Stamp(raw []byte, key Key) []byte {
 func splitStamp(raw []byte) (mac, content []byte, ok bool) {
 	first, rest, more := bytes.Cut(raw, []byte("\n"))
 	if text, is := bytes.CutPrefix(first, stampPrefix); is {
-		return bytes.TrimFunc(text, isSpace), rest, true
+		return bytes.TrimFunc(text, IsSpace), rest, true
 	}
 	if !more || !bytes.HasPrefix(first, []byte("id:")) {
 		return nil, nil, false
@@ -101,12 +101,12 @@ func splitStamp(raw []byte) (mac, content []byte, ok bool) {
 		return nil, nil, false
 	}
 	if !more {
-		return bytes.TrimFunc(text, isSpace), first, true
+		return bytes.TrimFunc(text, IsSpace), first, true
 	}
 	content = make([]byte, 0, len(raw))
 	content = append(content, raw[:len(first)+1]...)
 	content = append(content, tail...)
-	return bytes.TrimFunc(text, isSpace), content, true
+	return bytes.TrimFunc(text, IsSpace), content, true
 }
 
 func macText(content []byte, key Key) []byte {

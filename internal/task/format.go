@@ -32,7 +32,7 @@ func Format(t Task) []byte {
 	if len(t.Attachments) > 0 {
 		line("attachments", formatAttachments(t.Attachments))
 	}
-	b.WriteString("task: " + strings.TrimFunc(t.Body, isSpace) + "\n")
+	b.WriteString("task: " + strings.TrimFunc(t.Body, IsSpace) + "\n")
 	return []byte(b.String())
 }
 

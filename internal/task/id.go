@@ -3,7 +3,6 @@ package task
 import (
 	"regexp"
 	"strings"
-	"unicode"
 )
 
 // lookupClass is the class in which gateways look ids up. It is wider than
@@ -26,8 +25,3 @@ func ValidID(stem string) bool {
 // OtherWorkers reports whether the stem carries a pool's state suffix: the
 // file is somebody else's and must not be run here.
 func OtherWorkers(stem string) bool { return stateSuffix.MatchString(stem) }
-
-// isSpace is Python's str.isspace, which the other readers of these files
-// trim with: Unicode white space and the separators 0x1C to 0x1F, which
-// unicode.IsSpace leaves out.
-func isSpace(r rune) bool { return unicode.IsSpace(r) || (r >= 0x1c && r <= 0x1f) }

@@ -58,7 +58,7 @@ func split(text string) (parts, bool) {
 
 // whole is the request with nothing dropped: the ask and every line below it.
 func (p parts) whole() string {
-	return strings.TrimFunc(p.ask+"\n"+p.below, isSpace)
+	return strings.TrimFunc(p.ask+"\n"+p.below, IsSpace)
 }
 
 // each calls fn for every believed header of s, in order.
@@ -72,4 +72,4 @@ func each(s string, fn func(key, value string)) {
 
 // clean is a header's value as it is used, not as it is kept: trimmed of the
 // blanks and the CR that a folded or CRLF file leaves at its ends.
-func clean(value string) string { return strings.TrimFunc(value, isSpace) }
+func clean(value string) string { return strings.TrimFunc(value, IsSpace) }

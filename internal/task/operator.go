@@ -95,13 +95,13 @@ func takeBlocks(below string, tier Tier) (rest, operator string) {
 // cut takes the block that s begins with.
 func (b block) cut(s string) (text, after string, whole bool) {
 	if b.end == "" {
-		return strings.TrimRightFunc(s, isSpace), "", true
+		return strings.TrimRightFunc(s, IsSpace), "", true
 	}
 	for at := 0; at < len(s); {
 		line, _ := cutLine(s[at:])
 		end := min(at+len(line)+1, len(s))
 		if strings.TrimRight(line, " \t\r") == b.end {
-			return strings.TrimRightFunc(s[:end], isSpace), s[end:], true
+			return strings.TrimRightFunc(s[:end], IsSpace), s[end:], true
 		}
 		at = end
 	}

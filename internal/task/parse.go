@@ -143,7 +143,7 @@ func (t *Task) readMid(p parts) (ids []string) {
 				body = append(body, line)
 			}
 		}
-		t.Body = strings.TrimFunc(strings.Join(body, "\n"), isSpace)
+		t.Body = strings.TrimFunc(strings.Join(body, "\n"), IsSpace)
 	}
 	t.fill(tier)
 	return ids

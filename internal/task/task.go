@@ -48,7 +48,7 @@ func AllTiers() []Tier { return []Tier{Owner, Team, Guest, Ambient} }
 // CanonicalTier trims and lower-cases s, reads the old spelling `other` as
 // guest, and reports whether s names a tier at all. What does not is Guest.
 func CanonicalTier(s string) (Tier, bool) {
-	switch t := strings.ToLower(strings.TrimFunc(s, isSpace)); t {
+	switch t := strings.ToLower(strings.TrimFunc(s, IsSpace)); t {
 	case "owner", "team", "guest", "ambient":
 		return Tier(t), true
 	case "other":
@@ -98,7 +98,7 @@ func (p Priority) String() string {
 // ParsePriority reads one of the three words, in any case. Anything else is
 // Normal and false.
 func ParsePriority(s string) (Priority, bool) {
-	switch strings.ToLower(strings.TrimFunc(s, isSpace)) {
+	switch strings.ToLower(strings.TrimFunc(s, IsSpace)) {
 	case "urgent":
 		return Urgent, true
 	case "normal":

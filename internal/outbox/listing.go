@@ -1,0 +1,79 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// unsettled is how old a directory's last change must be before a listing
+// taken after it may be used again: file systems stamp changes with clocks
+// as coarse as two seconds, so a later change could carry the same stamp.
+const unsettled = 3 * time.Second
+
+// listing is what a directory held. Archives grow to tens of thousands of
+// files and are asked about for every task, so a listing is kept until the
+// directory's own time stamps move.
+type listing struct {
+	info  fs.FileInfo // of the directory, taken before it was read
+	files []string    // names ending in .txt, not dotted, sorted
+	dirs  []string    // sorted
+}
+
+// list returns the listing of dir; a missing directory is an empty one.
+func (s *Sink) list(dir string) (listing, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		delete(s.listings, dir)
+		return listing{}, nil
+	}
+	if err != nil {
+		return listing{}, fmt.Errorf("look into %q: %w", dir, err)
+	}
+	if old, ok := s.listings[dir]; ok && os.SameFile(old.info, info) && old.info.ModTime().Equal(info.ModTime()) {
+		return old, nil
+	}
+	fresh := listing{info: info}
+	looked := time.Now()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return listing{}, fmt.Errorf("list %q: %w", dir, err)
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		switch {
+		case strings.HasPrefix(name, "."):
+		case entry.IsDir():
+			fresh.dirs = append(fresh.dirs, name)
+		case strings.HasSuffix(name, ".txt"):
+			fresh.files = append(fresh.files, strings.Clone(name))
+		}
+	}
+	slices.Sort(fresh.files)
+	slices.Sort(fresh.dirs)
+	if looked.Sub(info.ModTime()) >= unsettled {
+		s.listings[dir] = fresh
+	} else {
+		delete(s.listings, dir)
+	}
+	return fresh, nil
+}
+
+// of returns the files whose name is id followed by something that rest
+// accepts (the part between the id and `.txt`), sorted.
+func (l listing) of(id string, rest func(string) bool) []string {
+	var out []string
+	at, _ := slices.BinarySearch(l.files, id)
+	for ; at < len(l.files) && strings.HasPrefix(l.files[at], id); at++ {
+		if rest(strings.TrimSuffix(l.files[at][len(id):], ".txt")) {
+			out = append(out, l.files[at])
+		}
+	}
+	return out
+}
