@@ -122,6 +122,7 @@ var faultTexts = []struct {
 }{
 	{"requires experimentalApi", FaultExperimental},
 	{"failed to load configuration", FaultConfig},
+	{"invalid permission profile", FaultConfig},
 	{"already has an active writer", FaultActiveWriter},
 	{"is archived", FaultArchived},
 	{"no rollout found", FaultNoRollout},
@@ -132,6 +133,8 @@ var faultTexts = []struct {
 	{"no active turn", FaultNoActiveTurn},
 	{"expected active turn id", FaultOtherActiveTurn},
 	{"list_turns is not supported", FaultNoTurns},
+	{"is not materialized yet", FaultNoTurns},
+	{"do not support thread/turns/list", FaultNoTurns},
 	{"invalid session id", FaultInvalidThread},
 	{"invalid thread id", FaultInvalidThread},
 	{"unknown variant", FaultUnknownMethod},
