@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/codex-supervisor/codex-supervisor/internal/durable"
 )
 
 // unsettled is how old a directory's last change must be before a listing
@@ -19,9 +21,9 @@ const unsettled = 3 * time.Second
 // files and are asked about for every task, so a listing is kept until the
 // directory's own time stamps move.
 type listing struct {
-	info  fs.FileInfo // of the directory, taken before it was read
-	files []string    // names ending in .txt, not dotted, sorted
-	dirs  []string    // sorted
+	stamp durable.Stamp // of the directory, taken before it was read
+	files []string      // names ending in .txt, not dotted, sorted
+	dirs  []string      // sorted
 }
 
 // list returns the listing of dir; a missing directory is an empty one.
@@ -36,11 +38,11 @@ func (s *Sink) list(dir string) (listing, error) {
 	if err != nil {
 		return listing{}, fmt.Errorf("look into %q: %w", dir, err)
 	}
-	if old, ok := s.listings[dir]; ok && os.SameFile(old.info, info) && old.info.ModTime().Equal(info.ModTime()) {
+	fresh := listing{stamp: durable.StampOf(info)}
+	if old, ok := s.listings[dir]; ok && old.stamp == fresh.stamp {
 		return old, nil
 	}
-	fresh := listing{info: info}
-	looked := time.Now()
+	looked := s.now()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return listing{}, fmt.Errorf("list %q: %w", dir, err)
@@ -57,7 +59,7 @@ func (s *Sink) list(dir string) (listing, error) {
 	}
 	slices.Sort(fresh.files)
 	slices.Sort(fresh.dirs)
-	if looked.Sub(info.ModTime()) >= unsettled {
+	if looked.Sub(fresh.stamp.Changed) >= unsettled {
 		s.listings[dir] = fresh
 	} else {
 		delete(s.listings, dir)

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/codex-supervisor/codex-supervisor/internal/durable"
 	"github.com/codex-supervisor/codex-supervisor/internal/task"
@@ -46,6 +47,7 @@ type Sink struct {
 
 	mu       sync.Mutex
 	listings map[string]listing // by directory
+	now      func() time.Time   // for the age of listings
 }
 
 // New makes both directories when they are missing.
@@ -70,7 +72,7 @@ func New(opts Options) (*Sink, error) {
 	}
 	return &Sink{
 		results: opts.Results, replies: opts.Replies, max: opts.MaxBytes, log: opts.Logger,
-		listings: make(map[string]listing),
+		listings: make(map[string]listing), now: time.Now,
 	}, nil
 }
 

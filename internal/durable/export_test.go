@@ -1,0 +1,4 @@
+package durable
+
+// RenameNoReplace is the step for file systems without hard links.
+var RenameNoReplace = renameNoReplace
