@@ -24,6 +24,9 @@ func checkPicture(file io.ReadSeeker, maxPixels int64) (picture bool, why string
 	}
 	head = head[:n]
 	kind := http.DetectContentType(head)
+	if len(head) >= 12 && string(head[:4]) == "RIFF" && string(head[8:12]) == "WEBP" {
+		kind = "image/webp" // whatever its first chunk is
+	}
 	if !strings.HasPrefix(kind, "image/") {
 		return false, ""
 	}

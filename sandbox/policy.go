@@ -192,7 +192,8 @@ func unusable(path string) string {
 // open the house. Both spellings are granted where a symlink leads to the
 // path, since the sandbox shows what is named.
 func (o Options) grant(tier task.Tier, path string) ([]string, error) {
-	refuse := func(why string) ([]string, error) { return nil, &ReadPathError{tier, path, why} }
+	written := path // as configured, so that its line can be found
+	refuse := func(why string) ([]string, error) { return nil, &ReadPathError{tier, written, why} }
 	if why := unusable(path); why != "" {
 		return refuse(why)
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -17,7 +18,7 @@ const sessionsDir = "sessions"
 // already stays as it is: it may have gone on since. The error wraps
 // fs.ErrNotExist when the other home has no such thread.
 func ImportRollout(home Home, from, threadID string) error {
-	if !plainThreadID(threadID) {
+	if !threadIDPattern.MatchString(threadID) {
 		return fmt.Errorf("import thread: %q is no thread id", threadID)
 	}
 	if here, err := findRollout(home.Dir, threadID); err == nil && here != "" {
@@ -42,15 +43,9 @@ func ImportRollout(home Home, from, threadID string) error {
 	return nil
 }
 
-// plainThreadID keeps patterns and separators out of a file name's match.
-func plainThreadID(id string) bool {
-	if id == "" || len(id) > 64 {
-		return false
-	}
-	return strings.IndexFunc(id, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-'
-	}) < 0
-}
+// threadIDPattern is the only form of id that Codex takes. A part of one would match
+// the end of another thread's file name.
+var threadIDPattern = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
 // findRollout returns the path of a thread's file relative to its home.
 func findRollout(home, threadID string) (string, error) {
