@@ -91,6 +91,9 @@ func (c *Client) once(ctx context.Context, method string, params any) (json.RawM
 	case <-c.stream.ended:
 		return nil, fmt.Errorf("call %s: %w", method, c.Err())
 	}
+	if ctx.Err() != nil {
+		return nil, timedOut(ctx, method) // select may have preferred the slot
+	}
 	id := c.ids.Add(1)
 	// Nothing below waits for the pipe: the stream queues what is written.
 	waiter, err := c.conn.DispatchCall(ctx, method, params, jsonrpc2.PickID(jsonrpc2.ID{Num: id}))

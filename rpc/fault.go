@@ -76,8 +76,16 @@ type Error struct {
 	Data    json.RawMessage
 }
 
+// errorText bounds what a message adds to an error's text. The one for an unknown
+// method lists all that exist, 5 kB of them (codex app-server 0.171.0, measured).
+const errorText = 300
+
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s: %s (code %d)", e.Method, e.Message, e.Code)
+	message := e.Message
+	if len(message) > errorText {
+		message = strings.ToValidUTF8(message[:errorText], "") + "..."
+	}
+	return fmt.Sprintf("%s: %s (code %d)", e.Method, message, e.Code)
 }
 
 // ConnectionError says why the connection ended. Every call that was waiting,

@@ -120,6 +120,17 @@ func TestSchema(t *testing.T) {
 		}
 	})
 
+	t.Run("KnownNotifications", func(t *testing.T) {
+		for _, method := range schemas.Methods(t, "ServerNotification") {
+			if !rpc.KnownNotification(method) {
+				t.Errorf("codex sends %s, which is not in the list", method)
+			}
+		}
+		if rpc.KnownNotification("no/such") {
+			t.Error("any name is known")
+		}
+	})
+
 	// A validator that accepts anything would make all of the above worthless.
 	t.Run("Control", func(t *testing.T) {
 		if schemas.Validate("v2/TurnInterruptParams", map[string]any{"threadId": "t"}) == nil {
