@@ -39,14 +39,18 @@ func (r Request) Newest() string {
 	return r.Users[len(r.Users)-1]
 }
 
-// Has reports whether the body holds the text in any JSON spelling that codex
-// uses, which is what "the model saw it" means.
+// Has reports whether the body holds the text in any JSON spelling that a
+// client uses, which is what "the model saw it" means.
 func (r Request) Has(text string) bool {
 	if strings.Contains(string(r.Raw), text) {
 		return true
 	}
-	quoted, err := json.Marshal(text)
-	return err == nil && strings.Contains(string(r.Raw), strings.Trim(string(quoted), `"`))
+	quoted := jsonString(text)
+	if strings.Contains(string(r.Raw), quoted[1:len(quoted)-1]) {
+		return true
+	}
+	escaped, err := json.Marshal(text) // what a Go client sends
+	return err == nil && strings.Contains(string(r.Raw), string(escaped[1:len(escaped)-1]))
 }
 
 // wireRequest is the part of the body that is read; codex sends far more.

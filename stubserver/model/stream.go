@@ -11,8 +11,7 @@ import (
 // send writes one reply. It returns when the reply is out or ctx ends.
 func send(ctx context.Context, w http.ResponseWriter, req Request, reply Reply) {
 	if reply.StallHeaders {
-		<-ctx.Done()
-		return
+		hang(ctx)
 	}
 	if reply.Status != 0 && reply.Status != http.StatusOK {
 		writeStatus(w, reply.Status, reply.Body)
@@ -24,8 +23,7 @@ func send(ctx context.Context, w http.ResponseWriter, req Request, reply Reply) 
 	id := fmt.Sprintf("resp_%d", req.N)
 	out.event("response.created", map[string]any{"response": map[string]any{"id": id}})
 	if reply.Stall {
-		<-ctx.Done()
-		return
+		hang(ctx)
 	}
 	if reply.Failure != nil {
 		out.event("response.failed", map[string]any{"response": map[string]any{
@@ -63,6 +61,13 @@ func send(ctx context.Context, w http.ResponseWriter, req Request, reply Reply) 
 			"total_tokens": in + made,
 		},
 	}})
+}
+
+// hang waits for the end of ctx and then drops the connection. A handler that
+// returns would answer: an empty 200, or the regular end of the stream.
+func hang(ctx context.Context) {
+	<-ctx.Done()
+	panic(http.ErrAbortHandler)
 }
 
 func writeStatus(w http.ResponseWriter, status int, body string) {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -134,8 +135,17 @@ func toolCall(d directive, tools []string) (Call, bool) {
 }
 
 func object(key, value string) string {
-	b, _ := json.Marshal(map[string]string{key: value}) // strings always marshal
-	return string(b)
+	return "{" + jsonString(key) + ":" + jsonString(value) + "}"
+}
+
+// jsonString spells a string as codex does: without the HTML escapes of
+// encoding/json.
+func jsonString(s string) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s) // strings always encode
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // remembered lists the words of all [[remember X]] in the user messages of a
