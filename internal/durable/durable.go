@@ -69,7 +69,7 @@ func write(path string, data []byte, perm fs.FileMode, step func(from, to string
 	temp := filepath.Join(dir, tempPrefix+rand.Text()+tempSuffix)
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
-		return fmt.Errorf("create in %q: %w", dir, err)
+		return fmt.Errorf("create temporary file: %w", err)
 	}
 	_, err = f.Write(data)
 	if err == nil {
@@ -78,7 +78,7 @@ func write(path string, data []byte, perm fs.FileMode, step func(from, to string
 	// Close reports what a network file system could not store.
 	err = errors.Join(err, f.Close())
 	if err != nil {
-		err = fmt.Errorf("write in %q: %w", dir, err)
+		err = fmt.Errorf("write temporary file: %w", err)
 	} else if err = step(temp, path); err != nil {
 		err = fmt.Errorf("place %q: %w", path, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/codex-supervisor/codex-supervisor/internal/durable"
@@ -121,5 +122,51 @@ func TestStampOf(t *testing.T) {
 	}
 	if stamp() == first {
 		t.Error("another file of the same size and time has the same stamp")
+	}
+}
+
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{".codex-supervisor-1.tmp", ".codex-supervisor-2.tmp", ".codex-supervisor-3.txt", ".other.tmp", "a.txt"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, ".codex-supervisor-4.tmp"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := durable.Sweep(dir); n != 2 || err != nil {
+		t.Errorf("swept %d %v, want 2", n, err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 4 {
+		t.Errorf("left %v", left)
+	}
+	if _, err := durable.Sweep(filepath.Join(dir, "a.txt")); err == nil {
+		t.Error("swept a file")
+	}
+}
+
+// A step that fails leaves nothing behind and keeps its reason.
+func TestWrite_FailedStep(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.txt")
+	full := &os.LinkError{Op: "link", Old: "x", New: path, Err: syscall.ENOSPC}
+	err := durable.Write(path, []byte("x"), 0o600, func(string, string) error { return full })
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("error = %v", err)
+	}
+	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
+// Only a file system that has no hard links leads to the other step.
+func TestCannotLink(t *testing.T) {
+	for errno, want := range map[syscall.Errno]bool{
+		syscall.EPERM: true, syscall.ENOTSUP: true, syscall.ENOSYS: true, syscall.EMLINK: true,
+		syscall.ENOSPC: false, syscall.EACCES: false, syscall.ENOENT: false, syscall.EROFS: false,
+	} {
+		if got := durable.CannotLink(&os.LinkError{Op: "link", Err: errno}); got != want {
+			t.Errorf("%v: %v", errno, got)
+		}
 	}
 }

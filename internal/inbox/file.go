@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -131,12 +132,8 @@ func addressed(stem string, why reason.Reason) bool {
 	if !task.ValidID(stem) {
 		return false
 	}
-	switch why {
-	case reason.NoTask, reason.FileNotUTF8, reason.FileTooLarge, reason.FileUnreadable:
-		return strings.HasPrefix(stem, "task-")
-	default:
-		return true
-	}
+	noTask := []reason.Reason{reason.NoTask, reason.FileNotUTF8, reason.FileTooLarge, reason.FileUnreadable}
+	return strings.HasPrefix(stem, "task-") || !slices.Contains(noTask, why)
 }
 
 // same reports whether two events of the same bytes say the same: only the

@@ -30,8 +30,9 @@ const (
 // loop is the state of one Serve. One goroutine owns it.
 type loop struct {
 	*Source
-	emit  func(Event)
-	files map[string]*file // by name
+	emit    func(Event)
+	files   map[string]*file // by name
+	waiting map[string]*file // the few of them that have not settled
 
 	watcher   watcher
 	watching  durable.Stamp // the directory that is watched; only device and inode count
@@ -239,6 +240,11 @@ func (l *loop) check(name, stem string, p proof) (Event, error) {
 	unchanged := shown != nil && f.sum == sum && same(shown, event)
 	f.stamp, f.epoch, f.unreadable = got.stamp, p.epoch, unreadable
 	f.waiting = unfinished && !final
+	if f.waiting {
+		l.waiting[name] = f
+	} else {
+		delete(l.waiting, name)
+	}
 	if f.waiting || unchanged {
 		return nil, nil
 	}
@@ -250,6 +256,7 @@ func (l *loop) check(name, stem string, p proof) (Event, error) {
 func (l *loop) gone(name string) Event {
 	f := l.files[name]
 	delete(l.files, name)
+	delete(l.waiting, name)
 	if f == nil || f.shown == nil {
 		return nil
 	}
@@ -298,8 +305,8 @@ func rank(item *Item) int {
 // settled lists the waiting files that have been unchanged for long enough.
 func (l *loop) settled(now time.Time) []string {
 	var names []string
-	for name, f := range l.files {
-		if f.waiting && now.Sub(f.since) >= l.opts.Settle {
+	for name, f := range l.waiting {
+		if now.Sub(f.since) >= l.opts.Settle {
 			names = append(names, name)
 		}
 	}
@@ -309,8 +316,8 @@ func (l *loop) settled(now time.Time) []string {
 // nextLook is when something is due: the rescan, or a file that settles.
 func (l *loop) nextLook(rescan time.Time) time.Time {
 	next := rescan
-	for _, f := range l.files {
-		if at := f.since.Add(l.opts.Settle); f.waiting && at.Before(next) {
+	for _, f := range l.waiting {
+		if at := f.since.Add(l.opts.Settle); at.Before(next) {
 			next = at
 		}
 	}

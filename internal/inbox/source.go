@@ -160,7 +160,7 @@ func (s *Source) Serve(ctx context.Context, emit func(Event)) error {
 		return errors.New("serve inbox: already serving")
 	}
 	defer s.serving.Unlock()
-	l := &loop{Source: s, emit: emit, files: make(map[string]*file)}
+	l := &loop{Source: s, emit: emit, files: make(map[string]*file), waiting: make(map[string]*file)}
 	defer l.unwatch()
 	l.run(ctx)
 	return nil

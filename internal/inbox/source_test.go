@@ -3,6 +3,7 @@ package inbox_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -221,4 +222,34 @@ func TestServe_NoWatch(t *testing.T) {
 		step(inbox.DefaultRescan + second)
 		r.expect("the rescan finds what nobody told", "found task-c owner")
 	})
+}
+
+// How long a full scan of ten thousand waiting files takes, when all are new
+// and when none changed.
+func BenchmarkServe_TenThousand(b *testing.B) {
+	r := mustRig(b, func(o *inbox.Options) { o.Rescan = time.Millisecond })
+	for i := range 10_000 {
+		r.put(fmt.Sprintf("task-%d.txt", i), ask)
+	}
+	b.ResetTimer()
+	for b.Loop() {
+		ctx, cancel := context.WithCancel(context.Background())
+		var began, first time.Time
+		began = time.Now()
+		err := r.Serve(ctx, func(e inbox.Event) {
+			if _, ok := e.(inbox.Listed); !ok {
+				return
+			}
+			if first.IsZero() {
+				first = time.Now()
+				b.ReportMetric(float64(first.Sub(began).Milliseconds()), "ms/first")
+				return
+			}
+			b.ReportMetric(float64(time.Since(first).Milliseconds()), "ms/again")
+			cancel()
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
 }
