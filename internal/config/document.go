@@ -128,6 +128,9 @@ func (in *inspector) header(e *unstable.Node) (string, reflect.Type) {
 			path = fmt.Sprintf("%s[%d]", path, max(0, in.counts[path]-1))
 			in.doc.places[path] = place{key: in.span(parts.Node())}
 			typ = typ.Elem()
+		} else if last {
+			at := in.span(parts.Node())
+			in.doc.places[path] = place{key: at, value: at}
 		}
 	}
 	return path, typ
