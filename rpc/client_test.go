@@ -316,6 +316,20 @@ func TestClient_CutLine(t *testing.T) {
 	}
 }
 
+// What the server asked with its last breath is recorded all the same.
+func TestClient_LastRequestIsRecorded(t *testing.T) {
+	for range 200 {
+		asked := 0
+		in, other := io.Pipe()
+		client := rpc.New(rpc.Options{In: other, Out: strings.NewReader(`{"id":0,"method":"item/tool/call"}` + "\n"), OnServerRequest: func(rpc.ServerRequest) { asked++ }})
+		_ = client.Serve(context.Background())
+		_ = in.Close()
+		if asked != 1 {
+			t.Fatalf("%d requests recorded", asked)
+		}
+	}
+}
+
 // lockedBuffer is a log that can be read while it is written.
 type lockedBuffer struct {
 	mu  sync.Mutex

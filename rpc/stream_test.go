@@ -130,6 +130,28 @@ func TestSketch_FindsIDs(t *testing.T) {
 	})
 }
 
+// TestSketch_CutInAWord: what stands at the very edge of the kept tail may be the
+// end of something longer, and is not believed.
+func TestSketch_CutInAWord(t *testing.T) {
+	head := []byte(`{"result":{"text":"xxx`)
+	for _, tc := range []struct{ tail, id string }{
+		{`"id":5}`, ""},   // may be ...\"id
+		{`\"id":5}`, ""},  // may be ...\\"id
+		{`{"id":5}`, "5"}, // the whole message
+		{`,"id":5}`, "5"},
+		{`x"},"id":5}`, "5"},
+		{`5}`, ""},
+		{`:5}`, ""},
+		{`]}`, ""},
+		{`"id":5`, ""}, // no end of an object
+		{``, ""},
+	} {
+		if _, id, _, _, reply := rpc.DoorSketch(head, []byte(tc.tail)); id != tc.id || !reply {
+			t.Errorf("tail %s: id %q, want %q", tc.tail, id, tc.id)
+		}
+	}
+}
+
 // object writes members in a drawn order with drawn white space.
 func object(t *rapid.T, label string, members [][2]string) string {
 	gap := rapid.SampledFrom([]string{"", " ", "\t", " \r "}).Draw(t, label+" gap")

@@ -289,6 +289,42 @@ func TestClient_WriteTimeoutWithoutDeadlines(t *testing.T) {
 	})
 }
 
+// lateOutput hands out its last line only after it was closed.
+type lateOutput struct {
+	release chan struct{}
+	text    io.Reader
+}
+
+func (l lateOutput) Read(p []byte) (int, error) { <-l.release; return l.text.Read(p) }
+func (l lateOutput) Close() error               { return nil }
+
+// Serve does not return while anything of it still runs.
+func TestClient_ServeWaitsForItsGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, other := net.Pipe()
+		out := lateOutput{make(chan struct{}), strings.NewReader("{\"method\":\"late\"}\n")}
+		var notes []string
+		client := rpc.New(rpc.Options{In: in, Out: out, OnNotification: func(n rpc.Notification) { notes = append(notes, n.Method) }})
+		served := make(chan error, 1)
+		go func() { served <- client.Serve(context.Background()) }()
+		_ = client.Close()
+		synctest.Wait()
+		select {
+		case <-served:
+			t.Error("Serve returned while its reader was reading")
+		case <-client.Done():
+			t.Error("done while the reader was reading")
+		default:
+		}
+		close(out.release)
+		<-served
+		if len(notes) != 1 {
+			t.Errorf("notifications %v", notes)
+		}
+		_ = other.Close()
+	})
+}
+
 // badOutput fails in the middle.
 type badOutput struct{ r io.Reader }
 

@@ -97,6 +97,8 @@ func TestClient_Wire(t *testing.T) {
 			ask: &rpc.ServerRequest{Method: "x", Answer: rpc.AnswerError}, wrote: `{"error":{"code":-32600,"message":"neither request nor reply"},"id":1}`},
 		{name: "malformed request", line: `{"method":"x","id":4,"params":{]}`, bad: rpc.BadMalformed,
 			ask: &rpc.ServerRequest{Method: "x", Answer: rpc.AnswerError}, wrote: `{"error":{"code":-32600,"message":"invalid JSON"},"id":4}`},
+		{name: "malformed request and reply at once", line: `{"id":1,"method":"x","result":[}`, bad: rpc.BadMalformed,
+			ask: &rpc.ServerRequest{Method: "x", Answer: rpc.AnswerError}, wrote: `{"error":{"code":-32600,"message":"invalid JSON"},"id":1}`},
 		{name: "oversized request", bad: rpc.BadOversized,
 			line:  `{"method":"item/fileChange/requestApproval","id":0,"params":{"threadId":"T","turnId":"U","reason":"` + big + `"}}`,
 			ask:   &rpc.ServerRequest{Method: "item/fileChange/requestApproval", ThreadID: "T", TurnID: "U", Answer: rpc.AnswerError},
