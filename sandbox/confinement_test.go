@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -62,6 +63,9 @@ func TestCodex_OwnerModes(t *testing.T) {
 			check(h.work+"/made", tc.writesWork)
 			for _, path := range []string{h.work + "/tasks/forged.txt", h.work + "/results/forged.txt", h.state + "/forged", h.home.Dir + "/forged"} {
 				check(path, tc.writesGuarded)
+			}
+			if got := c.turn(reply.Thread.ID, "[[sh env]]"); !strings.Contains(got, "PATH=") || strings.Contains(got, "CODEX_SUPERVISOR_CANARY") {
+				t.Errorf("the service's environment reaches an owner's command: %s", got)
 			}
 			reqs := h.model.Requests()
 			if len(reqs) == 0 || !slices.ContainsFunc(reqs[0].Developer, func(s string) bool { return strings.Contains(s, "always-answer-in-verse") }) {
@@ -300,23 +304,38 @@ func TestCodex_HostileConfigLeaksNothing(t *testing.T) {
 	}
 	h.opts.DeveloperInstructions = h.home.Instructions
 	// The room lies below a repository that the user trusts.
-	mustMkdir(t, h.state+"/.git")
-	mustWrite(t, h.state+"/.codex/config.toml", "developer_instructions = \"hostile-project\"\n[mcp_servers.hostile-project-mcp]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"echo started >>"+mark+"/mcp\"]\n")
+	// (An empty .git is none to codex.)
+	if out, err := exec.Command("git", "init", "-q", h.state).CombinedOutput(); err != nil {
+		t.Fatalf("git init: %v: %s", err, out)
+	}
+	mustWrite(t, h.state+"/.codex/config.toml", "developer_instructions = \"hostile-project\"\n[mcp_servers.hostile-project-mcp]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"echo started >>"+mark+"/project-mcp\"]\n")
 	mustWrite(t, h.home.Dir+"/config.toml", read(t, h.home.Dir+"/config.toml")+"\n[projects.\""+h.state+"\"]\ntrust_level = \"trusted\"\n")
 	mustWrite(t, h.dir+"/uploads/AGENTS.md", "hostile-attachment")
+	mustWrite(t, h.work+"/secret.txt", workCanary)
+	for _, name := range []string{".bashrc", ".bash_profile", ".profile"} {
+		mustWrite(t, h.user+"/"+name, "echo x >"+mark+"/shell-start\n")
+	}
 
 	child := h.policy().NewChild()
 	c := h.start(child)
 	room := h.room(task.Attachment{Locator: h.dir + "/uploads/AGENTS.md", Filename: "AGENTS.md"})
 	servers := c.mcpServers(room.Dir)
-	if !slices.Contains(servers, "hostile-mcp") || !slices.Contains(servers, "odd name.x") {
-		t.Fatalf("config/read names %q", servers)
+	for _, name := range []string{"hostile-mcp", "odd name.x", "hostile-project-mcp"} {
+		if !slices.Contains(servers, name) {
+			t.Fatalf("config/read names %q, not %s", servers, name)
+		}
 	}
+	// The project's servers must stay off even where nobody has named them.
+	servers = slices.DeleteFunc(servers, func(name string) bool { return name == "hostile-project-mcp" })
+	mustWrite(t, room.Dir+"/AGENTS.md", "hostile-room-agents")
 	reply := c.threadStart(child.GuestStart(task.Guest, room.Dir, servers))
 	if err := child.CheckGuest(reply, room.Dir); err != nil {
 		t.Fatal(err)
 	}
-	got := c.turn(reply.Thread.ID, "[[sh env]] [[sh ls attachments]]")
+	got := c.turn(reply.Thread.ID, "[[sh env]] [[sh ls attachments]] [[sh cat "+h.work+"/secret.txt]]")
+	if strings.Contains(got, workCanary) {
+		t.Errorf("the user's profile of a like name opened reads: %q", got)
+	}
 	if !strings.Contains(got, "attachment-1.md") || !strings.Contains(got, "HOME="+room.Dir) {
 		t.Errorf("the turn did not run as meant: %q", got)
 	}
@@ -336,7 +355,7 @@ func TestCodex_HostileConfigLeaksNothing(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"notified", "mcp"} {
+	for _, name := range []string{"notified", "mcp", "project-mcp", "shell-start"} {
 		if exists(mark + "/" + name) {
 			t.Errorf("a program of the user's ran for a guest: %s", name)
 		}
@@ -353,6 +372,34 @@ func TestCodex_HostileConfigLeaksNothing(t *testing.T) {
 	}
 	if !exists(mark + "/mcp") {
 		t.Error("the MCP server did not start for an owner either")
+	}
+}
+
+func TestCodex_CheckSeesADifference(t *testing.T) {
+	h := newHouse(t, "", nil)
+	child := h.policy().NewChild()
+	c := h.start(child)
+	for field, change := range map[string]func(*rpc.ThreadStartParams){
+		"activePermissionProfile.id": func(p *rpc.ThreadStartParams) { p.Sandbox = "read-only" },
+		"thread.ephemeral":           func(p *rpc.ThreadStartParams) { p.Ephemeral = false },
+		"approvalPolicy":             func(p *rpc.ThreadStartParams) { p.ApprovalPolicy = "on-request" },
+		"cwd":                        func(p *rpc.ThreadStartParams) { p.Cwd = h.work },
+	} {
+		room := h.room().Dir
+		p := child.GuestStart(task.Guest, room, nil)
+		change(&p)
+		var m *sandbox.Mismatch
+		if err := child.CheckGuest(c.threadStart(p), room); !errors.As(err, &m) || m.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	// A CODEX_HOME with personal instructions, as with codex_home = "inherit".
+	mustWrite(t, h.home.Dir+"/AGENTS.md", "personal")
+	d := h.start(child)
+	room := h.room().Dir
+	var m *sandbox.Mismatch
+	if err := child.CheckGuest(d.threadStart(child.GuestStart(task.Guest, room, nil)), room); !errors.As(err, &m) || m.Field != "instructionSources" {
+		t.Errorf("instruction sources: %v", err)
 	}
 }
 

@@ -80,7 +80,7 @@ func (f Frame) head(b *strings.Builder) {
 		collaborator = "yes"
 	}
 	fmt.Fprintf(b, "Task: %s\nTier: %s\nCollaborator: %s\nEnvelope: %s\n",
-		oneLine(f.Task.ID, maxValue), f.tier(), collaborator, verdictWord(f.Task.Verdict))
+		plainID(f.Task.ID), f.tier(), collaborator, verdictWord(f.Task.Verdict))
 	if notice := oneLine(f.Notice, maxNotice); notice != "" {
 		fmt.Fprintf(b, "Notice: %s\n", notice)
 	}
@@ -157,6 +157,7 @@ func (f Frame) inner(b *strings.Builder) {
 // safeTag returns a tag that occurs nowhere in the frame, in any letter case.
 func (f Frame) safeTag() string {
 	var all strings.Builder
+	f.head(&all)
 	f.inner(&all)
 	all.WriteString(f.operator())
 	text := strings.ToLower(all.String())
@@ -165,6 +166,19 @@ func (f Frame) safeTag() string {
 		tag = "message-" + randomHex()
 	}
 	return tag
+}
+
+// plainID is a task id as it may stand outside the wrapper. Ids were checked
+// where the file was read; here only their letters are believed.
+func plainID(id string) string {
+	id = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '_'
+	}, id)
+	return oneLine(id, maxValue)
 }
 
 // plainTag reports whether a given tag can name a wrapper at all.
