@@ -86,7 +86,7 @@ func TestCodex_Calls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !started.Thread.Ephemeral || started.Thread.Path != "" || started.Cwd != home || string(started.ApprovalPolicy) != `"never"` ||
+	if !started.Thread.Ephemeral || started.Thread.Path != nil || started.Cwd != home || string(started.ApprovalPolicy) != `"never"` ||
 		started.Sandbox.Type != "readOnly" || started.Sandbox.NetworkAccess != false ||
 		started.ActivePermissionProfile == nil || started.ActivePermissionProfile.ID != ":read-only" || started.Thread.Status.Type != rpc.ThreadIdle {
 		t.Errorf("thread/start: %s", started.Raw)

@@ -16,7 +16,7 @@ func TestMethods(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if r.Thread.ID != "T" || !r.Thread.Ephemeral || r.Thread.Path != "" || r.Model != "m" || r.Sandbox.Type != "readOnly" || r.Sandbox.NetworkAccess != false ||
+		if r.Thread.ID != "T" || !r.Thread.Ephemeral || r.Thread.Path != nil || r.Model != "m" || r.Sandbox.Type != "readOnly" || r.Sandbox.NetworkAccess != false ||
 			r.ActivePermissionProfile.ID != "guest-1" || len(r.InstructionSources) != 1 || string(r.ApprovalPolicy) != `"never"` || string(r.Raw) != thread {
 			return fmt.Errorf("reply %+v", r)
 		}
@@ -38,7 +38,7 @@ func TestMethods(t *testing.T) {
 		}},
 		{"thread/read", `{"threadId":"T"}`, `{"thread":{"id":"T","status":{"type":"notLoaded"},"path":"/p"}}`, func(c *rpc.Client) error {
 			r, err := c.ThreadRead(ctx, rpc.ThreadReadParams{ThreadID: "T"})
-			return want(err, r.Thread.Status.Type == rpc.ThreadNotLoaded && r.Thread.Path == "/p")
+			return want(err, r.Thread.Status.Type == rpc.ThreadNotLoaded && r.Thread.Path != nil && *r.Thread.Path == "/p")
 		}},
 		{"thread/turns/list", `{"threadId":"T","limit":2,"itemsView":"summary"}`, `{"data":[{"id":"U","status":"interrupted","items":[]}],"nextCursor":"n","backwardsCursor":null}`, func(c *rpc.Client) error {
 			r, err := c.ThreadTurnsList(ctx, rpc.ThreadTurnsListParams{ThreadID: "T", Limit: 2, ItemsView: "summary"})

@@ -63,33 +63,37 @@ type ProfileRef struct {
 // Thread is a Codex conversation.
 type Thread struct {
 	ID        string       `json:"id"`
+	SessionID string       `json:"sessionId"`
 	Ephemeral bool         `json:"ephemeral"`
 	Status    ThreadStatus `json:"status"`
-	// Path is the rollout file; "" for an ephemeral thread.
-	Path          string `json:"path"`
-	Preview       string `json:"preview"`
-	Cwd           string `json:"cwd"`
-	CLIVersion    string `json:"cliVersion"`
-	ModelProvider string `json:"modelProvider"`
+	// Path is the rollout file; nil for an ephemeral thread.
+	Path          *string `json:"path"`
+	Preview       string  `json:"preview"`
+	Cwd           string  `json:"cwd"`
+	CLIVersion    string  `json:"cliVersion"`
+	ModelProvider string  `json:"modelProvider"`
+	ProjectID     *string `json:"projectId"`
+	// Source is a word or an object.
+	Source any `json:"source"`
 	// CreatedAt and UpdatedAt are unix seconds.
 	CreatedAt int64  `json:"createdAt"`
 	UpdatedAt int64  `json:"updatedAt"`
 	Turns     []Turn `json:"turns"`
 }
 
-// MarshalJSON adds what the schema requires and nothing here reads.
+// MarshalJSON fills in what the schema requires and nothing here reads.
 func (t Thread) MarshalJSON() ([]byte, error) {
 	type plain Thread
 	if t.Turns == nil {
 		t.Turns = []Turn{}
 	}
-	return json.Marshal(struct {
-		plain
-		Path      any    `json:"path"`
-		SessionID string `json:"sessionId"`
-		ProjectID any    `json:"projectId"`
-		Source    string `json:"source"` // what threads made over stdio get
-	}{plain(t), orNull(t.Path), t.ID, nil, "vscode"})
+	if t.SessionID == "" {
+		t.SessionID = t.ID
+	}
+	if t.Source == nil {
+		t.Source = "vscode" // what threads made over stdio get
+	}
+	return json.Marshal(plain(t))
 }
 
 // ThreadStatus is what a thread is doing.
