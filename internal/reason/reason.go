@@ -110,3 +110,17 @@ const (
 	// DiskFull: the state or result dir cannot be written.
 	DiskFull Reason = "disk_full"
 )
+
+// String is the word itself.
+func (r Reason) String() string { return string(r) }
+
+// Tasks lists every reason that can end a task.
+func Tasks() []Reason {
+	return []Reason{
+		Answered, AlreadyAnswered, EmptyReply, TurnTimeout, Cancelled, ChildDied, CutTwice, MayHaveRun,
+		TurnInterrupted, ReplyTooLarge, PromptTooLong, UsageLimit, LoginMissing, ConfigBroken, ContextWindow,
+		ModelError, ThreadMissing, ThreadLocked, PolicyUnverified, GuestsUnconfined, GuestsAsRoot, TierDisabled,
+		CodexError, AttachmentRefused, BacklogSkipped, FileUnreadable, FileTooLarge, FileNotUTF8, NoTask,
+		EmptyTask, IDMismatch, EnvelopeInvalid, EnvelopeRequired,
+	}
+}

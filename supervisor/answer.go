@@ -1,0 +1,97 @@
+package supervisor
+
+import (
+	"strings"
+
+	"github.com/codex-supervisor/codex-supervisor/rpc"
+)
+
+// Phases of an agent message as Codex names them. The set is open, and
+// providers are not consistent about it (codex app-server 0.171.0, schema).
+const (
+	phaseCommentary = "commentary"
+	phaseFinal      = "final_answer"
+)
+
+// partialLimit bounds what is kept of text that is still being written.
+const partialLimit = 64 << 10
+
+// answer gathers what the model says in one turn and picks the text that
+// answers. Completed items are authoritative; deltas only show progress.
+type answer struct {
+	messages []rpc.Item // completed agent messages, in order
+	live     map[string]*strings.Builder
+	order    []string // ids of live messages, in order of first text
+	length   int      // bytes of text seen, for status
+	oversize bool     // a message was too large to be read
+}
+
+func newAnswer() *answer { return &answer{live: map[string]*strings.Builder{}} }
+
+func (a *answer) delta(itemID, text string) {
+	b := a.live[itemID]
+	if b == nil {
+		b = &strings.Builder{}
+		a.live[itemID] = b
+		a.order = append(a.order, itemID)
+	}
+	a.length += len(text)
+	if b.Len()+len(text) <= partialLimit {
+		b.WriteString(text)
+	}
+}
+
+func (a *answer) completed(it rpc.Item) {
+	if it.Type != rpc.ItemAgentMessage {
+		return
+	}
+	if a.live[it.ID] == nil {
+		a.length += len(it.Text)
+	}
+	delete(a.live, it.ID)
+	a.messages = append(a.messages, it)
+}
+
+// final is the answer of a completed turn (facts A4): the last message marked
+// final, else the one in turn/completed, else the last that is not commentary.
+// Commentary is never promoted: a turn with nothing else gave no answer.
+func (a *answer) final(turn *rpc.Turn) string {
+	if text := lastWith(a.messages, func(phase string) bool { return phase == phaseFinal }); text != "" {
+		return text
+	}
+	if turn != nil {
+		if text := finalOf(turn.Items); text != "" {
+			return text
+		}
+	}
+	return lastWith(a.messages, func(phase string) bool { return phase != phaseCommentary })
+}
+
+// finalOf picks the answer among stored items.
+func finalOf(items []rpc.Item) string {
+	if text := lastWith(items, func(phase string) bool { return phase == phaseFinal }); text != "" {
+		return text
+	}
+	return lastWith(items, func(phase string) bool { return phase != phaseCommentary })
+}
+
+// partial is what had been written when a turn was stopped: the message that
+// was being written, else the last completed one.
+func (a *answer) partial() string {
+	for i := len(a.order) - 1; i >= 0; i-- {
+		if b := a.live[a.order[i]]; b != nil && strings.TrimSpace(b.String()) != "" {
+			return b.String()
+		}
+	}
+	return lastWith(a.messages, func(string) bool { return true })
+}
+
+func lastWith(items []rpc.Item, want func(phase string) bool) string {
+	for i := len(items) - 1; i >= 0; i-- {
+		it := items[i]
+		if it.Type == rpc.ItemAgentMessage && want(it.Phase) && strings.TrimSpace(it.Text) != "" {
+			return it.Text
+		}
+	}
+	return ""
+}
