@@ -1,17 +1,13 @@
 package sandbox_test
 
 import (
-	"context"
-	"errors"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/codex-supervisor/codex-supervisor/internal/reason"
 	"github.com/codex-supervisor/codex-supervisor/internal/task"
 	"github.com/codex-supervisor/codex-supervisor/rpc"
 	"github.com/codex-supervisor/codex-supervisor/sandbox"
@@ -28,101 +24,6 @@ const (
 	readableText = "tier-readable-9d20"
 	roomText     = "this-room-4f0a"
 )
-
-func TestCodex_OwnerModes(t *testing.T) {
-	for _, tc := range []struct {
-		mode           sandbox.Mode
-		writesWork     bool
-		writesGuarded  bool
-		extends, inUse string
-	}{
-		{sandbox.ReadOnly, false, false, ":read-only", "readOnly"},
-		{sandbox.WorkspaceWrite, true, false, ":workspace", "workspaceWrite"},
-		{sandbox.FullAccess, true, true, "", "dangerFullAccess"},
-	} {
-		t.Run(string(tc.mode), func(t *testing.T) {
-			h := newHouse(t, "", func(h *house) { h.opts.Mode = tc.mode })
-			mustWrite(t, h.user+"/AGENTS.md", "always-answer-in-verse")
-			h.home, _ = sandbox.PrepareHome(sandbox.HomeOptions{From: h.user, State: h.state})
-			h.opts.DeveloperInstructions = h.home.Instructions
-			child := h.policy().NewChild()
-			c := h.start(child)
-			reply := c.threadStart(child.OwnerStart())
-			if err := child.CheckOwner(reply); err != nil {
-				t.Fatal(err)
-			}
-			if reply.Sandbox.Type != tc.inUse || reply.ActivePermissionProfile.Extends != tc.extends {
-				t.Errorf("in force: %s extends %q", reply.Sandbox.Type, reply.ActivePermissionProfile.Extends)
-			}
-			c.turn(reply.Thread.ID, "[[sh echo x >made; echo x >tasks/forged.txt; echo x >results/forged.txt; echo x >"+h.state+"/forged; echo x >"+h.home.Dir+"/forged; true]]")
-			check := func(path string, want bool) {
-				if _, err := os.Stat(path); (err == nil) != want {
-					t.Errorf("%s written: %t, want %t", strings.TrimPrefix(path, h.dir), err == nil, want)
-				}
-			}
-			check(h.work+"/made", tc.writesWork)
-			for _, path := range []string{h.work + "/tasks/forged.txt", h.work + "/results/forged.txt", h.state + "/forged", h.home.Dir + "/forged"} {
-				check(path, tc.writesGuarded)
-			}
-			if got := c.turn(reply.Thread.ID, "[[sh env]]"); !strings.Contains(got, "PATH=") || strings.Contains(got, "CODEX_SUPERVISOR_CANARY") {
-				t.Errorf("the service's environment reaches an owner's command: %s", got)
-			}
-			reqs := h.model.Requests()
-			if len(reqs) == 0 || !slices.ContainsFunc(reqs[0].Developer, func(s string) bool { return strings.Contains(s, "always-answer-in-verse") }) {
-				t.Error("the owner's AGENTS.md is not among the developer instructions")
-			}
-			// A thread that asks for nothing gets the child's default, the narrowest.
-			plain := c.threadStart(rpc.ThreadStartParams{Cwd: h.work})
-			if plain.Sandbox.Type != "readOnly" {
-				t.Errorf("the child's default is %s", plain.Sandbox.Type)
-			}
-			if err := child.CheckOwner(plain); err == nil {
-				t.Error("a thread on the default profile passes as an owner's")
-			}
-		})
-	}
-}
-
-func TestCodex_OwnerResume(t *testing.T) {
-	h := newHouse(t, "", func(h *house) { h.opts.Mode = sandbox.WorkspaceWrite })
-	first := h.policy().NewChild()
-	c := h.start(first)
-	thread := c.threadStart(first.OwnerStart()).Thread.ID
-	c.turn(thread, "[[remember plum]]")
-	c.stop()
-
-	// The next generation has other ids and a narrower mode; the stored policy
-	// must not come back.
-	h.opts.Mode = sandbox.ReadOnly
-	second := h.policy().NewChild()
-	d := h.start(second)
-	var reply rpc.ThreadReply
-	waitUnlocked(t, func() error { return d.call("thread/resume", second.OwnerResume(thread), &reply) })
-	if err := second.CheckOwner(reply); err != nil {
-		t.Fatal(err)
-	}
-	if err := first.CheckOwner(reply); err == nil {
-		t.Error("the first generation's check takes the second's profile")
-	}
-	if got := d.turn(thread, "[[recall]]"); !strings.Contains(got, "plum") {
-		t.Errorf("resumed thread: %q", got)
-	}
-}
-
-// waitUnlocked repeats a resume until the old process has let go of the thread.
-func waitUnlocked(t *testing.T, try func() error) {
-	t.Helper()
-	for range 2000 {
-		err := try()
-		if err == nil {
-			return
-		}
-		if !strings.Contains(err.Error(), "active writer") {
-			t.Fatal(err)
-		}
-	}
-	t.Fatal("the thread stays locked")
-}
 
 // furnish puts the canaries into the house and returns a guest's room with one
 // attachment.
@@ -167,6 +68,13 @@ func TestCodex_GuestReadsItsRoomOnly(t *testing.T) {
 	}
 	defer unix.Close()
 
+	control, err := net.Listen("unix", filepath.Join(h.state, "control.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer control.Close()
+	port := h.model.URL()[strings.LastIndex(h.model.URL(), ":")+1 : len(h.model.URL())-len("/v1")]
+
 	quoted := `'` + strings.ReplaceAll(weird, `'`, `'\''`) + `'`
 	attempts := []string{
 		"cat " + h.work + "/secret.txt", "cat ../../../work/secret.txt", "cat " + h.work + "/results/*",
@@ -178,11 +86,31 @@ func TestCodex_GuestReadsItsRoomOnly(t *testing.T) {
 		"cat " + quoted + "/key", "tar cf - " + h.dir + " | tr -d '\\0'", "dd if=" + h.work + "/secret.txt",
 		"echo x >written; echo x >attachments/written; echo x >" + h.work + "/written",
 		"(sleep 0.1; cat " + h.work + "/secret.txt) & wait", "timeout 1 head -c 200 /dev/fd/3 </dev/null",
+		"cat /proc/1/environ /proc/1/cmdline", "cat /proc/1/root" + h.work + "/secret.txt", "cat /proc/1/cwd/secret.txt /proc/*/cwd/secret.txt",
+		"cat /proc/*/maps | grep -i codex-home; cat /proc/*/fd/* 2>/dev/null </dev/null & sleep 0.2; kill %1",
+		"find / -name 'rollout-*' -exec cat {} +", "find / -name '*.txt' -not -path '" + room.Dir + "/*' -exec cat {} + | head -c 4000", "find / -name '*.sqlite' -o -name auth.json",
+		"unshare -Ur cat " + h.work + "/secret.txt", "unshare -Urm sh -c 'mount --bind / /tmp && cat /tmp" + h.work + "/secret.txt'",
+		"nsenter -t 1 -m cat " + h.work + "/secret.txt", "chroot /proc/1/root cat " + h.work + "/secret.txt",
+		"awk 'BEGIN{while((getline l<\"" + h.work + "/secret.txt\")>0)print l}'", "bash -c 'read l <" + h.home.Dir + "/secret.txt; echo $l'",
+		"ulimit -c unlimited; sh -c 'kill -SEGV $$'; cat core* /tmp/core* " + h.work + "/core*", "cd " + h.work + " && cat secret.txt",
+		"setsid sh -c 'cat " + h.work + "/secret.txt >/tmp/s'; sleep 0.1; cat /tmp/s", "cp -r " + h.work + " /tmp/w; cat /tmp/w/secret.txt",
+		"bash -c 'exec 3<>/dev/tcp/127.0.0.1/" + port + " && echo connect''ed'", "cat ~/../*/secret.txt ~/.ssh/* /root/.ssh/*",
+		"dmesg; cat /dev/kmsg /proc/kcore 2>&1 | head -c 100", "mount | grep -c . ; cat /proc/self/mountinfo | grep results", "echo 1 >/proc/sys/vm/drop_caches && echo connect''ed",
+	}
+	tools := []string{
+		`exec_command {"cmd":"cat secret.txt","workdir":"` + h.work + `"}`,
+		`exec_command {"cmd":"cat ` + h.work + `/secret.txt","sandbox_permissions":"require_escalated","justification":"please"}`,
+		`exec_command {"cmd":"cat ` + h.work + `/secret.txt","shell":"/bin/sh","login":true,"tty":true}`,
+		`write_stdin {"session_id":1,"chars":"cat ` + h.work + `/secret.txt\n"}`,
+		`view_image {"path":"` + h.work + `/secret.txt"}`, `view_image {"path":"../../../work/secret.txt"}`,
+		`read_mcp_resource {"server":"x","uri":"file://` + h.work + `/secret.txt"}`, `spawn_agent {"message":"read ` + h.work + `/secret.txt"}`,
+		`apply_patch {"input":"*** Begin Patch\n*** Update File: ` + h.work + `/secret.txt\n@@\n-x\n+y\n*** End Patch"}`,
 	}
 	if python := "/usr/bin/python3"; exists(python) {
-		attempts = append(attempts,
-			python+` -c 'import socket;s=socket.socket(socket.AF_UNIX);s.connect("`+room.Dir+`/s");print("connect"+"ed")'`,
-			python+` -c 'import socket;s=socket.create_connection(("127.0.0.1",`+strings.TrimSuffix(h.model.URL()[strings.LastIndex(h.model.URL(), ":")+1:], "/v1")+`));print("connect"+"ed")'`)
+		for _, socket := range []string{room.Dir + "/s", h.state + "/control.sock"} {
+			attempts = append(attempts, python+` -c 'import socket;s=socket.socket(socket.AF_UNIX);s.connect("`+socket+`");print("connect"+"ed")'`)
+		}
+		attempts = append(attempts, python+` -c 'import socket;s=socket.create_connection(("127.0.0.1",`+port+`));print("connect"+"ed")'`)
 	}
 	canaries := []string{workCanary, homeCanary, otherCanary, denyCanary, envCanary, "owners-word", "connected"}
 
@@ -195,8 +123,10 @@ func TestCodex_GuestReadsItsRoomOnly(t *testing.T) {
 			if err := child.CheckOwner(reply); err == nil {
 				t.Error("a guest's thread passes as an owner's")
 			}
-			found := 0
-			for _, attempt := range attempts {
+			for i, attempt := range attempts {
+				if tier != task.Guest && i%3 != 0 {
+					continue // one mechanism for all tiers; the whole list once
+				}
 				got := c.turn(reply.Thread.ID, "[[sh "+attempt+"]]")
 				if !strings.Contains(got, "exited with code") && !strings.Contains(got, "Process running") {
 					t.Errorf("%s: did not run: %q", attempt, got)
@@ -204,10 +134,22 @@ func TestCodex_GuestReadsItsRoomOnly(t *testing.T) {
 				for _, canary := range canaries {
 					// The command itself may be echoed by a shell's error.
 					if strings.Contains(strings.ReplaceAll(got, attempt, ""), canary) {
-						found++
 						t.Errorf("%s found %s:\n%s", attempt, canary, got)
 					}
 				}
+			}
+			for _, tool := range tools {
+				got := strings.ReplaceAll(c.turn(reply.Thread.ID, "[[tool "+tool+"]]"), tool, "")
+				for _, canary := range canaries {
+					if strings.Contains(got, canary) {
+						t.Errorf("%s found %s:\n%s", tool, canary, got)
+					}
+				}
+			}
+			// A terminal that outlives its turn is as confined as the turn.
+			c.turn(reply.Thread.ID, `[[tool exec_command {"cmd":"sleep 0.5; cat `+h.work+`/secret.txt; echo in-the-background","yield_time_ms":250}]]`)
+			if got := c.turn(reply.Thread.ID, `[[sh sleep 0.6]] [[tool write_stdin {"session_id":`+sessionOf(h)+`,"chars":"","yield_time_ms":1000}]]`); strings.Contains(got, workCanary) || !strings.Contains(got, "in-the-background") {
+				t.Errorf("background terminal: %q", got)
 			}
 			if got := c.turn(reply.Thread.ID, "[[sh cat attachments/attachment-1.txt]]"); !strings.Contains(got, roomText) {
 				t.Errorf("the guest cannot read its room: %q", got)
@@ -226,6 +168,19 @@ func TestCodex_GuestReadsItsRoomOnly(t *testing.T) {
 			}
 		})
 	}
+	if len(attempts)+len(tools) < 40 {
+		t.Errorf("%d attempts", len(attempts)+len(tools))
+	}
+
+	// Each connection can be made, by an owner with full access.
+	for _, attempt := range attempts {
+		if !strings.Contains(attempt, "socket.") && !strings.Contains(attempt, "/dev/tcp/") {
+			continue
+		}
+		if got := c.turn(owner.Thread.ID, "[[sh "+attempt+"]]"); !strings.Contains(strings.ReplaceAll(got, attempt, ""), "connected") {
+			t.Errorf("%s: does not connect for anybody: %q", attempt, got)
+		}
+	}
 
 	// The same attempts on plain read-only find most of it: the suite can fail.
 	plain := c.threadStart(rpc.ThreadStartParams{Cwd: room.Dir, ApprovalPolicy: "never", Sandbox: "read-only", Ephemeral: true})
@@ -240,264 +195,18 @@ func TestCodex_GuestReadsItsRoomOnly(t *testing.T) {
 	}
 }
 
+// sessionOf is the id of the terminal that the newest tool output names.
+func sessionOf(h *house) string {
+	h.tb.Helper()
+	outputs := last(h.model.Requests()).Outputs
+	m := regexp.MustCompile(`session ID (\d+)`).FindStringSubmatch(strings.Join(outputs, "\n"))
+	if m == nil {
+		h.tb.Fatalf("no terminal was left running: %q", outputs)
+	}
+	return m[1]
+}
+
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
-}
-
-// hostile is a user's own configuration that would reach a guest in every way
-// found. MARK stands for a directory of the user's.
-const hostile = `notify = ["/bin/sh", "-c", "echo notified >MARK/notified"]
-developer_instructions = "hostile-developer"
-instructions = "hostile-instructions"
-model_instructions_file = "MARK/instructions.md"
-web_search = "live"
-project_doc_fallback_filenames = ["attachment-1.txt", "README.md"]
-approval_policy = "on-request"
-sandbox_mode = "danger-full-access"
-personality = "friendly"
-
-[shell_environment_policy]
-inherit = "all"
-[shell_environment_policy.set]
-HOSTILE_SECRET = "hostile-environment"
-PATH = "/hostile-environment:/usr/bin:/bin"
-HOME = "/hostile-environment"
-
-[features]
-memories = true
-multi_agent_v2 = true
-goals = true
-web_search_request = true
-sleep_tool = true
-request_permissions_tool = true
-code_mode = true
-
-[tools]
-web_search = true
-
-[mcp_servers.hostile-mcp]
-command = "/bin/sh"
-args = ["-c", "echo started >>MARK/mcp; exec MARK/mcp.sh"]
-
-[mcp_servers."odd name.x"]
-command = "/bin/sh"
-args = ["-c", "echo started >>MARK/mcp; sleep 1"]
-
-[permissions.guest]
-filesystem = { ":root" = "read" }
-[permissions.guest.network]
-enabled = true
-`
-
-func TestCodex_HostileConfigLeaksNothing(t *testing.T) {
-	h := newHouse(t, "", nil)
-	mark := h.user
-	mustWrite(t, mark+"/instructions.md", "hostile-model-instructions")
-	mustWrite(t, mark+"/AGENTS.md", "hostile-agents")
-	mustWrite(t, mark+"/skills/hostile/SKILL.md", "---\nname: hostile-skill\ndescription: hostile-skill-description\n---\nhostile-skill-body\n")
-	text := strings.ReplaceAll(hostile, "MARK", mark)
-	mustWrite(t, h.user+"/config.toml", topKeys(text)+h.model.ConfigTOML()+tables(text))
-	var err error
-	if h.home, err = sandbox.PrepareHome(sandbox.HomeOptions{From: h.user, State: h.state}); err != nil {
-		t.Fatal(err)
-	}
-	h.opts.DeveloperInstructions = h.home.Instructions
-	// The room lies below a repository that the user trusts.
-	// (An empty .git is none to codex.)
-	if out, err := exec.Command("git", "init", "-q", h.state).CombinedOutput(); err != nil {
-		t.Fatalf("git init: %v: %s", err, out)
-	}
-	mustWrite(t, h.state+"/.codex/config.toml", "developer_instructions = \"hostile-project\"\n[mcp_servers.hostile-project-mcp]\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"echo started >>"+mark+"/project-mcp\"]\n")
-	mustWrite(t, h.home.Dir+"/config.toml", read(t, h.home.Dir+"/config.toml")+"\n[projects.\""+h.state+"\"]\ntrust_level = \"trusted\"\n")
-	mustWrite(t, h.dir+"/uploads/AGENTS.md", "hostile-attachment")
-	mustWrite(t, h.work+"/secret.txt", workCanary)
-	for _, name := range []string{".bashrc", ".bash_profile", ".profile"} {
-		mustWrite(t, h.user+"/"+name, "echo x >"+mark+"/shell-start\n")
-	}
-
-	child := h.policy().NewChild()
-	c := h.start(child)
-	room := h.room(task.Attachment{Locator: h.dir + "/uploads/AGENTS.md", Filename: "AGENTS.md"})
-	servers := c.mcpServers(room.Dir)
-	for _, name := range []string{"hostile-mcp", "odd name.x", "hostile-project-mcp"} {
-		if !slices.Contains(servers, name) {
-			t.Fatalf("config/read names %q, not %s", servers, name)
-		}
-	}
-	// The project's servers must stay off even where nobody has named them.
-	servers = slices.DeleteFunc(servers, func(name string) bool { return name == "hostile-project-mcp" })
-	mustWrite(t, room.Dir+"/AGENTS.md", "hostile-room-agents")
-	reply := c.threadStart(child.GuestStart(task.Guest, room.Dir, servers))
-	if err := child.CheckGuest(reply, room.Dir); err != nil {
-		t.Fatal(err)
-	}
-	got := c.turn(reply.Thread.ID, "[[sh env]] [[sh ls attachments]] [[sh cat "+h.work+"/secret.txt]]")
-	if strings.Contains(got, workCanary) {
-		t.Errorf("the user's profile of a like name opened reads: %q", got)
-	}
-	if !strings.Contains(got, "attachment-1.md") || !strings.Contains(got, "HOME="+room.Dir) {
-		t.Errorf("the turn did not run as meant: %q", got)
-	}
-	requests := h.model.Requests()
-	if len(requests) == 0 {
-		t.Fatal("no model request")
-	}
-	for _, req := range requests {
-		if strings.Contains(string(req.Raw), "hostile") {
-			at := strings.Index(string(req.Raw), "hostile")
-			t.Errorf("request %d holds: ...%s...", req.N, req.Raw[max(0, at-80):min(len(req.Raw), at+120)])
-		}
-		want := []string{"exec_command", "write_stdin", "request_user_input", "view_image"}
-		for _, tool := range req.Tools {
-			if !slices.Contains(want, tool) {
-				t.Errorf("the guest is offered %s", tool)
-			}
-		}
-	}
-	for _, name := range []string{"notified", "mcp", "project-mcp", "shell-start"} {
-		if exists(mark + "/" + name) {
-			t.Errorf("a program of the user's ran for a guest: %s", name)
-		}
-	}
-
-	// The positive control: an owner's thread on the same child has most of it.
-	owner := c.threadStart(child.OwnerStart())
-	c.turn(owner.Thread.ID, "hello")
-	seen := last(h.model.Requests())
-	for _, word := range []string{"hostile-agents", "hostile-developer", "hostile-model-instructions", "hostile-skill"} {
-		if !seen.Has(word) {
-			t.Errorf("an owner's request lacks %s: the guest's check proves nothing", word)
-		}
-	}
-	if !exists(mark + "/mcp") {
-		t.Error("the MCP server did not start for an owner either")
-	}
-}
-
-func TestCodex_CheckSeesADifference(t *testing.T) {
-	h := newHouse(t, "", nil)
-	child := h.policy().NewChild()
-	c := h.start(child)
-	for field, change := range map[string]func(*rpc.ThreadStartParams){
-		"activePermissionProfile.id": func(p *rpc.ThreadStartParams) { p.Sandbox = "read-only" },
-		"thread.ephemeral":           func(p *rpc.ThreadStartParams) { p.Ephemeral = false },
-		"approvalPolicy":             func(p *rpc.ThreadStartParams) { p.ApprovalPolicy = "on-request" },
-		"cwd":                        func(p *rpc.ThreadStartParams) { p.Cwd = h.work },
-	} {
-		room := h.room().Dir
-		p := child.GuestStart(task.Guest, room, nil)
-		change(&p)
-		var m *sandbox.Mismatch
-		if err := child.CheckGuest(c.threadStart(p), room); !errors.As(err, &m) || m.Field != field {
-			t.Errorf("%s: %v", field, err)
-		}
-	}
-	// A CODEX_HOME with personal instructions, as with codex_home = "inherit".
-	mustWrite(t, h.home.Dir+"/AGENTS.md", "personal")
-	d := h.start(child)
-	room := h.room().Dir
-	var m *sandbox.Mismatch
-	if err := child.CheckGuest(d.threadStart(child.GuestStart(task.Guest, room, nil)), room); !errors.As(err, &m) || m.Field != "instructionSources" {
-		t.Errorf("instruction sources: %v", err)
-	}
-}
-
-func last(reqs []model.Request) model.Request { return reqs[len(reqs)-1] }
-
-func read(tb testing.TB, path string) string {
-	tb.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return string(b)
-}
-
-func TestCodex_Probe(t *testing.T) {
-	h := newHouse(t, "", func(h *house) {
-		mustWrite(t, h.dir+"/readable/f", "x")
-		h.opts.Read = map[task.Tier][]string{task.Team: {h.dir + "/readable"}}
-	})
-	child := h.policy().NewChild()
-	c := h.start(child)
-	if why := child.Refusal(); why != reason.GuestsUnconfined {
-		t.Errorf("before the probe: %q", why)
-	}
-	if err := child.Probe(context.Background(), c.exec); err != nil {
-		t.Fatal(err)
-	}
-	if why := child.Refusal(); why != "" {
-		t.Errorf("after the probe: %q", why)
-	}
-	for _, dir := range []string{h.work, h.work + "/results", h.home.Dir, sandbox.RoomsDir(h.state)} {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range entries {
-			if strings.Contains(e.Name(), "canary") || strings.HasPrefix(e.Name(), "probe-") {
-				t.Errorf("left behind: %s", e.Name())
-			}
-		}
-	}
-	// Another generation's ids are unknown to this child: it cannot hold, and
-	// a verdict of before does not stand.
-	other := h.policy().NewChild()
-	if err := other.Probe(context.Background(), c.exec); err == nil || other.Refusal() == "" {
-		t.Errorf("a probe with profiles that the child does not have holds: %v", err)
-	}
-	broken := func(context.Context, rpc.CommandExecParams) (rpc.CommandExecReply, error) {
-		return rpc.CommandExecReply{}, errors.New("requires experimentalApi capability")
-	}
-	if err := child.Probe(context.Background(), broken); err == nil || child.Refusal() != reason.GuestsUnconfined {
-		t.Errorf("a probe that cannot run holds: %v, %q", err, child.Refusal())
-	}
-	// The fallback gives the same verdict without the experimental API.
-	if err := child.Probe(context.Background(), child.SandboxExec(h.environ(child))); err != nil {
-		t.Errorf("codex sandbox: %v", err)
-	}
-}
-
-func TestCodex_ProbeFindsAnOpenProfile(t *testing.T) {
-	h := newHouse(t, "", nil)
-	child := h.policy().NewChild()
-	// What a fixed id would be to a user's own table: the same profile, opened.
-	var more []string
-	for _, arg := range child.Args() {
-		if key, _, ok := strings.Cut(arg, "="); ok && strings.HasPrefix(key, "permissions.guest_") {
-			more = append(more, "-c", key+`={filesystem={":root"="read"},network={enabled=false}}`)
-		}
-	}
-	c := h.start(child, more...)
-	err := child.Probe(context.Background(), c.exec)
-	var unproven *sandbox.Unproven
-	if !errors.As(err, &unproven) || !strings.Contains(err.Error(), "a guest reads") {
-		t.Errorf("probe of an open profile: %v", err)
-	}
-	if child.Refusal() != reason.GuestsUnconfined {
-		t.Errorf("refusal: %q", child.Refusal())
-	}
-}
-
-func TestCodex_ImportedThreadResumes(t *testing.T) {
-	h := newHouse(t, "", nil)
-	child := h.policy().NewChild()
-	// A thread made in the user's own home, by the user's own codex.
-	env := append(sandbox.Environment([]string{"HOME=" + h.user, "PATH=/usr/bin:/bin"}, nil, h.user), child.Environ()...)
-	c := h.startWith(child.Args(), env)
-	thread := c.threadStart(child.OwnerStart()).Thread.ID
-	c.turn(thread, "[[remember quince]]")
-	if err := sandbox.ImportRollout(h.home, h.user, thread); err != nil {
-		t.Fatal(err)
-	}
-	d := h.start(child)
-	var reply rpc.ThreadReply
-	d.must("thread/resume", child.OwnerResume(thread), &reply)
-	if err := child.CheckOwner(reply); err != nil {
-		t.Fatal(err)
-	}
-	if got := d.turn(thread, "[[recall]]"); !strings.Contains(got, "quince") {
-		t.Errorf("imported thread: %q", got)
-	}
 }
