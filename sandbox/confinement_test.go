@@ -11,7 +11,6 @@ import (
 	"github.com/codex-supervisor/codex-supervisor/internal/task"
 	"github.com/codex-supervisor/codex-supervisor/rpc"
 	"github.com/codex-supervisor/codex-supervisor/sandbox"
-	"github.com/codex-supervisor/codex-supervisor/stubserver/model"
 )
 
 // The canaries of the house. A guest's answer holding one of them is a leak.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/codex-supervisor/codex-supervisor/rpc"
 	"github.com/codex-supervisor/codex-supervisor/sandbox"
-	"github.com/codex-supervisor/codex-supervisor/stubserver/model"
 )
 
 func TestCodex_OwnerModes(t *testing.T) {
