@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/codex-supervisor/codex-supervisor/rpc"
 )
@@ -81,15 +82,20 @@ func (c *Child) probe(ctx context.Context, exec ExecFunc) (err error) {
 		}
 	}
 	inRoom := canary{"the room", "room-" + randomHex(), filepath.Join(room, "probe.txt")}
-	canaries := []canary{
-		{"the work dir", randomHex(), filepath.Join(o.Work, ".codex-supervisor-canary-"+randomHex())},
-		{"the results", randomHex(), filepath.Join(o.Results, ".codex-supervisor-canary-"+randomHex())},
-		{"CODEX_HOME", randomHex(), filepath.Join(o.CodexHome, "canary-"+randomHex())},
-		{"another room", randomHex(), filepath.Join(other, "probe.txt")},
-	}
+	var canaries []canary
 	paths := []string{inRoom.path}
-	for _, k := range append([]canary{inRoom}, canaries...) {
-		if err := os.WriteFile(k.path, []byte(k.secret+"\n"), 0o600); err != nil {
+	for _, k := range []canary{
+		inRoom,
+		{"the work dir", randomHex(), filepath.Join(o.Work, canaryPrefix+randomHex())},
+		{"the results", randomHex(), filepath.Join(o.Results, canaryPrefix+randomHex())},
+		{"CODEX_HOME", randomHex(), filepath.Join(o.CodexHome, canaryPrefix+randomHex())},
+		{"another room", randomHex(), filepath.Join(other, "probe.txt")},
+	} {
+		err := os.WriteFile(k.path, []byte(k.secret+"\n"), 0o600)
+		if filepath.Dir(k.path) == o.Work && readOnly(err) && inside(resolve(o.Results), resolve(o.Work)) {
+			continue // the results, which lie in it, stand for a work dir that we may not write
+		}
+		if err != nil {
 			return fmt.Errorf("place the canary of %s: %w", k.name, err)
 		}
 		defer func() {
@@ -99,6 +105,7 @@ func (c *Child) probe(ctx context.Context, exec ExecFunc) (err error) {
 		}()
 		if k.path != inRoom.path {
 			paths = append(paths, k.path)
+			canaries = append(canaries, k)
 		}
 	}
 	canaries = append(canaries, canary{"the environment", c.secret, ""})
@@ -145,4 +152,9 @@ func (c *Child) probe(ctx context.Context, exec ExecFunc) (err error) {
 		}
 	}
 	return nil
+}
+
+// readOnly reports whether a write failed because nothing may be written there.
+func readOnly(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS)
 }

@@ -207,15 +207,19 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-// asked counts the turns whose prompt contained the words.
-func (h *house) asked(words string) int {
-	h.t.Helper()
+// logged is what the stub wrote down.
+func (h *house) logged() string {
 	raw, err := os.ReadFile(h.logPath())
 	if err != nil {
-		h.t.Fatal(err)
+		return ""
 	}
+	return string(raw)
+}
+
+// asked counts the turns whose prompt contained the words.
+func (h *house) asked(words string) int {
 	n := 0
-	for line := range strings.Lines(string(raw)) {
+	for line := range strings.Lines(h.logged()) {
 		if strings.Contains(line, words) {
 			n++
 		}

@@ -12,25 +12,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 
-	"github.com/codex-supervisor/codex-supervisor/internal/proc"
 	"github.com/codex-supervisor/codex-supervisor/internal/task"
 	"github.com/codex-supervisor/codex-supervisor/store"
-	"github.com/codex-supervisor/codex-supervisor/stubserver"
 	"github.com/codex-supervisor/codex-supervisor/supervisor"
 )
-
-// playCodex makes the test binary play the app-server when it is started as one.
-const playCodex = "CODEX_SUPERVISOR_TEST_PLAYS_CODEX"
-
-func TestMain(m *testing.M) {
-	proc.RunGuardIfAsked()
-	if os.Getenv(playCodex) != "" {
-		os.Exit(stubserver.Main(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
-	}
-	goleak.VerifyTestMain(m)
-}
 
 // patienceOfTests bounds every wait; nothing that works comes near it.
 const patienceOfTests = 30 * time.Second
@@ -66,7 +52,7 @@ func newHouse(t testing.TB, change func(*supervisor.WorkDirOptions)) *house {
 		KeyFile: filepath.Join(dir, "work", "state", "auth", "task-hmac.key"),
 		Codex:   []string{exe}, CodexHomeFrom: filepath.Join(dir, "user-home"),
 		TurnTimeout: 20 * time.Second, InterruptGrace: time.Second, StartTimeout: 20 * time.Second, ReplaceDrain: 2 * time.Second,
-		UnsafeRootGuests: true, StubChild: true,
+		StubChild: true,
 	}
 	for _, d := range []string{w.Path, w.Tasks, w.Results, w.CodexHomeFrom} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
@@ -263,6 +249,9 @@ func (h *house) oneResult(ids ...string) {
 	}
 	got := map[string]int{}
 	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".codex-supervisor-canary-") {
+			continue // of a probe that runs beside
+		}
 		if strings.HasPrefix(e.Name(), ".") {
 			h.t.Errorf("left behind in results: %s", e.Name())
 		}

@@ -137,6 +137,10 @@ func (w *WorkDir) boot() error {
 	} else if n > 0 {
 		w.log.Info("removed guest rooms of an earlier run", "rooms", n)
 	}
+	home := filepath.Join(w.opt.State, "codex-home")
+	if _, err := sandbox.SweepCanaries(w.opt.Path, w.opt.Results, home); err != nil {
+		w.log.Warn("canaries not removed", "error", err)
+	}
 	rows, err := w.store.OpenRows()
 	if err != nil {
 		return fmt.Errorf("read open rows: %w", err)

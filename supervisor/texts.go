@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -122,9 +123,12 @@ const (
 	noticeTooLong = "The earlier conversation of this room had become too long, so this answer starts afresh."
 )
 
+// escapes are the colours that programs write to their stderr.
+var escapes = regexp.MustCompile(`\x1b\[[0-9;]*[A-Za-z]`)
+
 // oneLine makes any text fit on one line of at most limit runes.
 func oneLine(s string, limit int) string {
-	s = strings.Join(strings.Fields(s), " ")
+	s = strings.Join(strings.Fields(escapes.ReplaceAllString(s, "")), " ")
 	r := []rune(s)
 	if len(r) > limit {
 		return string(r[:limit-1]) + "…"
