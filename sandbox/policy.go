@@ -116,6 +116,8 @@ func New(opts Options) (*Policy, error) {
 	if opts.Results == "" {
 		opts.Results = filepath.Join(opts.Work, "results")
 	}
+	// A key that is not configured is no file to deny.
+	opts.Deny = slices.DeleteFunc(slices.Clone(opts.Deny), func(path string) bool { return path == "" })
 	if err := opts.validate(); err != nil {
 		return nil, err
 	}

@@ -69,6 +69,9 @@ func TestNew_ReadPaths(t *testing.T) {
 	mustSymlink(t, dir+"/state", dir+"/alias")
 	mustSymlink(t, dir+"/free", dir+"/freelink")
 	mustWrite(t, dir+"/free/key", "k")
+	if _, err := sandbox.New(sandbox.Options{Work: o.Work, State: o.State, CodexHome: o.CodexHome, CodexBinary: o.CodexBinary, Deny: []string{""}}); err != nil {
+		t.Errorf("a key that is not set: %v", err)
+	}
 	o.Private = []string{dir + "/run", dir + "/not-there-yet/run"}
 	o.Deny = []string{dir + "/free/key", dir + "/etc/ours.toml"}
 	for name, tc := range map[string]struct{ path, want string }{

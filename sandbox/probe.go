@@ -92,7 +92,7 @@ func (c *Child) probe(ctx context.Context, exec ExecFunc) (err error) {
 		{"another room", randomHex(), filepath.Join(other, "probe.txt")},
 	} {
 		err := os.WriteFile(k.path, []byte(k.secret+"\n"), 0o600)
-		if filepath.Dir(k.path) == o.Work && readOnly(err) && inside(resolve(o.Results), resolve(o.Work)) {
+		if filepath.Dir(k.path) == filepath.Clean(o.Work) && readOnly(err) && inside(resolve(o.Results), resolve(o.Work)) {
 			continue // the results, which lie in it, stand for a work dir that we may not write
 		}
 		if err != nil {

@@ -129,6 +129,30 @@ func TestChild_ProbeNeedsItsPlaces(t *testing.T) {
 	}
 }
 
+func TestChild_ProbeOfAWorkDirThatIsReadOnly(t *testing.T) {
+	for _, within := range []bool{true, false} {
+		o, dir := options(t)
+		if !within {
+			o.Results = dir + "/free"
+		}
+		child := mustNew(t, o).NewChild()
+		if err := os.Chmod(dir+"/work", 0o500); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Chmod(dir+"/work", 0o700) })
+		fake := fakeChild{}
+		_, fake.secret, _ = strings.Cut(child.Environ()[0], "=")
+		err := child.Probe(context.Background(), fake.exec)
+		if (err == nil) != within {
+			t.Errorf("results in the work dir: %t: %v", within, err)
+		}
+		fake.guestSees = "/results/"
+		if err := child.Probe(context.Background(), fake.exec); err == nil {
+			t.Error("nothing stands for the work dir")
+		}
+	}
+}
+
 func TestChild_SandboxExec(t *testing.T) {
 	o, dir := options(t)
 	child := mustNew(t, o).NewChild()
