@@ -132,6 +132,9 @@ func preparePrivate(from, dir string) (Home, error) {
 	if err != nil {
 		return Home{}, err
 	}
+	if err := linkReferences(config, from, dir); err != nil {
+		return Home{}, err
+	}
 	if home.AgentsMD, err = agentsMD(from); err != nil {
 		return Home{}, err
 	}

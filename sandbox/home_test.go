@@ -102,6 +102,38 @@ func TestPrepareHome_Private(t *testing.T) {
 	}
 }
 
+func TestPrepareHome_LinksWhatTheConfigurationNames(t *testing.T) {
+	dir := t.TempDir()
+	user := dir + "/user"
+	mustWrite(t, user+"/config.toml", `model_instructions_file = "sub/inst.md"
+other = ["AGENTS.md", "sessions/x.jsonl", "../outside", "`+user+`/sub/inst.md", "no-such-file", "sub", "state.sqlite", "mine"]
+[agents.a]
+config_file = "./agents/a.toml"
+`)
+	for _, name := range []string{"sub/inst.md", "agents/a.toml", "AGENTS.md", "sessions/x.jsonl", "state.sqlite", "mine"} {
+		mustWrite(t, user+"/"+name, "user's")
+	}
+	mustWrite(t, dir+"/outside", "x")
+	mustWrite(t, dir+"/state/codex-home/mine", "codex's")
+	var home sandbox.Home
+	for range 2 { // a second start finds the links of the first
+		home = mustPrepare(t, sandbox.HomeOptions{From: user, State: dir + "/state"})
+	}
+	for _, name := range []string{"sub/inst.md", "agents/a.toml"} {
+		if got := target(t, home.Dir+"/"+name); got != user+"/"+name {
+			t.Errorf("%s leads to %s", name, got)
+		}
+	}
+	for _, name := range []string{"AGENTS.md", "sessions", "state.sqlite", "no-such-file"} {
+		if exists(home.Dir + "/" + name) {
+			t.Errorf("%s is in the private home", name)
+		}
+	}
+	if exists(dir+"/state/outside") || read(t, home.Dir+"/mine") != "codex's" {
+		t.Error("a file elsewhere was touched")
+	}
+}
+
 func TestPrepareHome_KeepsWhatIsNotOurs(t *testing.T) {
 	dir := t.TempDir()
 	mustWrite(t, dir+"/user/auth.json", "user's")

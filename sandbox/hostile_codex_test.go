@@ -19,7 +19,7 @@ import (
 const hostile = `notify = ["/bin/sh", "-c", "echo notified >MARK/notified"]
 developer_instructions = "hostile-developer"
 instructions = "hostile-instructions"
-model_instructions_file = "MARK/instructions.md"
+model_instructions_file = "instructions.md"
 web_search = "live"
 project_doc_fallback_filenames = ["attachment-1.txt", "README.md"]
 approval_policy = "on-request"
