@@ -34,53 +34,63 @@ func (s *scope) apart(w WorkDir) {
 	}
 }
 
+// claim is one directory of a work dir.
+type claim struct{ key, path, real string }
+
 // apart checks the work dirs against each other: no two share or nest any of
 // tasks, results and state, and none keeps its state where another's owner
 // writes.
 func (s *settler) apart() {
-	type claim struct{ key, path, real string }
-	claims := func(w WorkDir) []claim {
-		return []claim{
+	dirs := s.config.WorkDirs
+	claims := make([][]claim, len(dirs))
+	for i, w := range dirs {
+		claims[i] = []claim{
 			{"tasks", w.Tasks, realPath(w.Tasks)},
 			{"results", w.Results, realPath(w.Results)},
 			{"state", w.State, realPath(w.State)},
 		}
 	}
-	dirs := s.config.WorkDirs
 	for i, later := range dirs {
-		for _, earlier := range dirs[:i] {
-			for _, a := range claims(later) {
-				for _, b := range claims(earlier) {
+		for j, earlier := range dirs[:i] {
+			for _, a := range claims[i] {
+				for _, b := range claims[j] {
 					if overlap(a.real, b.real) {
 						s.fail(s.claimed(i, a.key), "%s (%s) of work dir %q and %s (%s) of work dir %q must not be or lie in one another",
 							a.key, a.path, later.Name, b.key, b.path, earlier.Name)
 					}
 				}
 			}
-			s.neighbours(later, earlier)
-			s.neighbours(earlier, later)
-			for _, channel := range slices.Sorted(maps.Keys(later.ThreadID)) {
-				thread := later.ThreadID[channel]
-				for other, bound := range earlier.ThreadID { // at most one has it
-					if thread == bound {
-						s.fail(s.claimed(i, "thread_id"), "thread %q is bound twice: to channel %q of work dir %q and %q of work dir %q",
-							thread, other, earlier.Name, channel, later.Name)
-					}
-				}
+			s.neighbours(later, earlier, claims[j])
+			s.neighbours(earlier, later, claims[i])
+		}
+	}
+	s.boundTwice()
+}
+
+// boundTwice complains of threads that two work dirs bind.
+func (s *settler) boundTwice() {
+	type binding struct{ workDir, channel string }
+	bound := map[string]binding{}
+	for i, w := range s.config.WorkDirs {
+		for _, channel := range slices.Sorted(maps.Keys(w.ThreadID)) {
+			thread := w.ThreadID[channel]
+			if other, ok := bound[thread]; ok && other.workDir != w.Name {
+				s.fail(s.claimed(i, "thread_id"), "thread %q is bound twice: to channel %q of work dir %q and %q of work dir %q",
+					thread, other.channel, other.workDir, channel, w.Name)
 			}
+			bound[thread] = binding{w.Name, channel}
 		}
 	}
 }
 
 // neighbours warns where an owner of one work dir can write what belongs to
 // another. It may be meant: one house with a room apart.
-func (s *settler) neighbours(w, other WorkDir) {
+func (s *settler) neighbours(w, other WorkDir, claims []claim) {
 	for _, owner := range []string{w.Path, w.Cwd} {
-		for _, theirs := range []struct{ key, path string }{
-			{"state dir", other.State}, {"tasks", other.Tasks}, {"results", other.Results},
-		} {
-			if within(realPath(theirs.path), realPath(owner)) {
-				s.warn("owners of work dir %q may write in %s, where the %s of work dir %q lies", w.Name, owner, theirs.key, other.Name)
+		owner := realPath(owner)
+		for _, theirs := range claims {
+			if within(theirs.real, owner) {
+				s.warn("owners of work dir %q may write in %s, which holds the %s (%s) of work dir %q", w.Name, owner, theirs.key, theirs.path, other.Name)
 				return
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -28,23 +29,34 @@ type place struct{ key, value span }
 // span is a run of bytes in one line.
 type span struct{ line, column, length int }
 
+// maxFile is far above any real configuration; a larger file is another one.
+const maxFile = 1 << 20
+
 func parseDocument(name string, text []byte) (*document, error) {
 	abs, err := filepath.Abs(name)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	if len(text) > maxFile {
+		return nil, Errors{{File: abs, Message: fmt.Sprintf("the file has %d bytes; no configuration is longer than %d", len(text), maxFile)}}
 	}
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	d := &document{file: abs, places: map[string]place{}}
 	for line := range strings.Lines(string(text)) {
 		d.lines = append(d.lines, strings.TrimRight(line, "\r\n"))
 	}
-	in := inspector{doc: d, counts: map[string]int{}}
-	syntax := in.inspect(text)
-	if !syntax && len(in.errs) > 0 {
+	// First as TOML of any shape, so that a mistake of syntax is told without
+	// the shape getting in its way.
+	var anything map[string]any
+	if err := toml.Unmarshal(text, &anything); err != nil {
+		return nil, Errors{d.decodeError(err)}
+	}
+	in := inspector{doc: d, counts: map[string]int{}, starts: []int{0}}
+	if in.inspect(text); len(in.errs) > 0 {
 		return nil, in.errs
 	}
 	// The inspector knows the keys by the same struct, so the decoder has
-	// little left to object to but the syntax; where it does, it is heard.
+	// little left to object to; where it does, it is heard.
 	decoder := toml.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&d.keys); err != nil {
@@ -83,11 +95,16 @@ type inspector struct {
 	doc    *document
 	parser unstable.Parser
 	counts map[string]int // tables seen of each [[array]]
+	starts []int          // offset of each line
 	errs   Errors
 }
 
-// inspect reports whether the text is no TOML at all.
-func (in *inspector) inspect(text []byte) (syntax bool) {
+func (in *inspector) inspect(text []byte) {
+	for i, c := range text {
+		if c == '\n' {
+			in.starts = append(in.starts, i+1)
+		}
+	}
 	in.parser.Reset(text)
 	path, typ := "", reflect.TypeFor[fileKeys]()
 	for in.parser.NextExpression() {
@@ -99,7 +116,6 @@ func (in *inspector) inspect(text []byte) (syntax bool) {
 		default: // comments
 		}
 	}
-	return in.parser.Error() != nil
 }
 
 // header returns the table that a [header] opens; a nil type is one that was
@@ -263,8 +279,13 @@ func (in *inspector) span(n *unstable.Node) span {
 	if n.Raw.Length == 0 {
 		return span{}
 	}
-	start := in.parser.Shape(n.Raw).Start
-	return span{start.Line, start.Column, int(n.Raw.Length)}
+	// The parser's own Shape counts lines from the top for every node.
+	offset := int(n.Raw.Offset)
+	line, exact := slices.BinarySearch(in.starts, offset)
+	if !exact {
+		line--
+	}
+	return span{line + 1, offset - in.starts[line] + 1, int(n.Raw.Length)}
 }
 
 func indirect(t reflect.Type) reflect.Type {

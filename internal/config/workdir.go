@@ -16,6 +16,7 @@ type scope struct {
 	path          string // in the file: workdir[0]; "" when flags alone made it
 	found         map[string]found
 	notes         []note
+	bound         map[string]string // thread id → channel id
 }
 
 type note struct {
@@ -108,7 +109,7 @@ func keep[T any](s *scope, key string, fallback T, get func(*WorkDirKeys) *T) T 
 func (s *scope) note(f found, key string, value any) { s.notes = append(s.notes, note{f, key, value}) }
 
 func (s *settler) workDir(own *WorkDirKeys, path string) {
-	sc := &scope{settler: s, own: own, defaults: &s.doc.keys.Defaults, path: path, found: map[string]found{}}
+	sc := &scope{settler: s, own: own, defaults: &s.doc.keys.Defaults, path: path, found: map[string]found{}, bound: map[string]string{}}
 	if dir, ok := sc.settle(); ok {
 		s.config.WorkDirs = append(s.config.WorkDirs, dir)
 		s.tables = append(s.tables, path)
@@ -355,11 +356,10 @@ func (s *scope) bind(f found, w *WorkDir, channel, thread string) {
 	if other, ok := w.ThreadID[channel]; ok && other != thread {
 		s.fail(f, "thread_id binds channel %q to two threads", channel)
 	}
-	for _, other := range slices.Sorted(maps.Keys(w.ThreadID)) {
-		if w.ThreadID[other] == thread && other != channel {
-			s.fail(f, "thread_id binds thread %q to two channels, %q and %q, which would share their memory", thread, other, channel)
-		}
+	if other, ok := s.bound[thread]; ok && other != channel {
+		s.fail(f, "thread_id binds thread %q to two channels, %q and %q, which would share their memory", thread, other, channel)
 	}
+	s.bound[thread] = channel
 	w.ThreadID[channel] = thread
 }
 
