@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/time/rate"
+
+	"github.com/codex-supervisor/codex-supervisor/internal/config"
+	"github.com/codex-supervisor/codex-supervisor/internal/control"
+	"github.com/codex-supervisor/codex-supervisor/internal/task"
+	"github.com/codex-supervisor/codex-supervisor/sandbox"
+	"github.com/codex-supervisor/codex-supervisor/supervisor"
+)
+
+// workDirOptions are the settled configuration in the supervisor's words.
+func workDirOptions(c *config.Config, getenv func(string) string, log *slog.Logger) []supervisor.WorkDirOptions {
+	var list []supervisor.WorkDirOptions
+	for _, w := range c.WorkDirs {
+		o := supervisor.WorkDirOptions{
+			Name: w.Name, Path: w.Path, Tasks: w.Tasks, Results: w.Results, State: w.State, KeyFile: w.HMACKey,
+			Codex: w.Codex, CodexHome: w.CodexHome, CodexHomeFrom: w.CodexHomeFrom, EnvPass: w.EnvPass, ShellEnv: w.ShellEnv,
+			Model: w.Model, Sandbox: sandbox.Mode(w.Sandbox), Cwd: w.Cwd,
+			TurnTimeout: w.TurnTimeout, InterruptGrace: w.InterruptGrace, QuietAfter: w.QuietAfter,
+			ReplaceDrain: w.ReplaceDrain, StartTimeout: w.StartTimeout, MaxTurns: w.MaxTurns, Ageing: w.Ageing,
+			Envelope: task.Policy(w.Envelope), AttachmentRoots: w.AttachmentRoots, MaxResultBytes: int(w.MaxResultBytes),
+			DoneRetention: w.DoneRetention, MaxBacklogAge: w.MaxBacklogAge, Bind: w.ThreadID,
+			UnsafeRootGuests: w.UnsafeRootGuests, Tiers: tierOptions(c),
+		}
+		if o.CodexHomeFrom == "" {
+			o.CodexHomeFrom = userCodexHome(getenv)
+		}
+		// A codex that is missing is no reason to end: the service tries again,
+		// and whoever installs it need not remember to start the service.
+		if program, err := nativeCodex(o.Codex[0]); err != nil {
+			log.Error("codex not found; trying again until it is there", "workdir", w.Name, "error", err,
+				"try", "npm install -g @openai/codex, or --codex PROGRAM")
+		} else {
+			o.Codex = append([]string{program}, o.Codex[1:]...)
+		}
+		for _, idle := range []struct {
+			key string
+			set bool
+		}{
+			{"max_thread_bytes", w.MaxThreadBytes > 0},
+			{"max_child_rss", w.MaxChildRSS > 0},
+			{"idle_exit", w.IdleExit > 0},
+			{"warm_spare", w.WarmSpare},
+		} {
+			if idle.set {
+				log.Warn("key has no effect in this version", "workdir", w.Name, "key", idle.key)
+			}
+		}
+		if os.Geteuid() == 0 && !w.UnsafeRootGuests {
+			log.Warn("running as root: messages of everybody but owners are refused, since a sandbox does not bind root",
+				"workdir", w.Name, "try", "run it as a user of its own")
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+func tierOptions(c *config.Config) map[task.Tier]supervisor.TierOptions {
+	tiers := map[task.Tier]supervisor.TierOptions{}
+	for name, t := range c.Tiers {
+		o := supervisor.TierOptions{Disabled: !t.Enabled, Read: t.Read, Model: t.Model, TurnTimeout: t.TurnTimeout, MaxTurns: t.MaxTurns}
+		if t.Rate.Count > 0 {
+			o.Rate, o.Burst = rate.Limit(float64(t.Rate.Count)/t.Rate.Per.Seconds()), t.Rate.Count
+		}
+		tiers[task.Tier(name)] = o
+	}
+	return tiers
+}
+
+// userCodexHome is where the user's own Codex keeps login and configuration.
+func userCodexHome(getenv func(string) string) string {
+	if dir := getenv("CODEX_HOME"); dir != "" {
+		return dir
+	}
+	return filepath.Join(getenv("HOME"), ".codex")
+}
+
+// controlPaths are what the API has to know of each work dir.
+func controlPaths(dirs []supervisor.WorkDirOptions) map[string]control.Paths {
+	paths := map[string]control.Paths{}
+	for _, w := range dirs {
+		paths[w.Name] = control.Paths{Results: w.Results, KeyFile: w.KeyFile}
+	}
+	return paths
+}
+
+// workDirName is what --work says in the service's words: a path is made
+// absolute, a name stays one. "" is the only work dir there is.
+func workDirName(work string) (string, error) {
+	if work == "" || work != "." && work != ".." && !strings.ContainsRune(work, '/') {
+		return work, nil
+	}
+	path, err := filepath.Abs(work)
+	if err != nil {
+		return "", fmt.Errorf("find work dir: %w", err)
+	}
+	return path, nil
+}
