@@ -25,6 +25,10 @@ func (s *Server) runTurn(ctx context.Context, r *turn, clientID string) {
 	compacted := len(r.thread.entries) > 0 && compactedSince(r.thread.entries)
 	s.store(r.thread, entry{Turn: r.id, Item: &user})
 	s.mu.Unlock()
+	// From here on the model has seen it.
+	s.log(map[string]any{
+		"thread": r.thread.id, "turn": r.id, "clientId": clientID, "ephemeral": r.thread.ephemeral, "prompt": r.prompt, "before": len(before),
+	})
 	s.itemDone(r, user)
 	s.grease()
 	all := append(before, r.prompt)
@@ -44,13 +48,14 @@ func (s *Server) runTurn(ctx context.Context, r *turn, clientID string) {
 		return
 	}
 	s.noise(r)
-	if sc.has("commentary") || sc.has("commentary-only") {
+	mute := len(words(all, "commentary-only")) > 0
+	if sc.has("commentary") || mute {
 		if !s.say(ctx, r, rpc.PhaseCommentary, "Looking into it.", 1, 0) {
 			s.stopped(ctx, r)
 			return
 		}
 	}
-	if sc.has("commentary-only") || len(words(all, "empty")) > 0 || (sc.has("empty-once") && len(words(before, "empty-once")) == 0) {
+	if mute || len(words(all, "empty")) > 0 || (sc.has("empty-once") && len(words(before, "empty-once")) == 0) {
 		s.endTurn(r, rpc.TurnCompleted, nil, nil)
 		return
 	}

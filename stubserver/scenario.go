@@ -19,7 +19,7 @@ func Scenarios() []Scenario {
 		{"recall", "", "answers with everything the thread was asked to remember"},
 		{"reply", "TEXT", "answers exactly TEXT"},
 		{"commentary", "", "says a commentary message before the final answer"},
-		{"commentary-only", "", "says nothing but commentary"},
+		{"commentary-only", "", "says nothing but commentary, in every turn of the thread from here on"},
 		{"empty", "", "completes without a message, in every turn of the thread from here on"},
 		{"empty-once", "", "completes without a message, the first time on a thread"},
 		{"slow", "N", "answers in N pieces"},
@@ -52,7 +52,7 @@ func Scenarios() []Scenario {
 // Env lists the environment variables that change the server as a whole.
 func Env() []Scenario {
 	return []Scenario{
-		{"STUB_LOG", "FILE", "appends a JSON line for each start and each turn"},
+		{"STUB_LOG", "FILE", "appends a JSON line for each start and each prompt that the model saw"},
 		{"STUB_STEP_MS", "N", "pause between pieces of a slow answer (25)"},
 		{"STUB_INIT_MS", "N", "pause before initialize is answered"},
 		{"STUB_MUTE", "1", "answers nothing at all"},

@@ -2,8 +2,6 @@ package stubserver
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os/exec"
@@ -67,11 +65,6 @@ func (s *Server) turnStart(ctx context.Context, m incoming) {
 		return
 	}
 	t.running = r
-	sum := sha256.Sum256([]byte(prompt))
-	s.log(map[string]any{
-		"thread": t.id, "turn": r.id, "clientId": p.ClientUserMessageID, "ephemeral": t.ephemeral,
-		"sha256": hex.EncodeToString(sum[:]), "prompt": prompt, "before": len(prompts(t.entries)),
-	})
 	s.reply(m.ID, rpc.TurnStartReply{Turn: rpc.Turn{ID: r.id, Status: rpc.TurnInProgress, ItemsView: "notLoaded"}})
 	s.turns.Go(func() { s.runTurn(ctx, r, p.ClientUserMessageID) })
 }

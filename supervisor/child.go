@@ -46,7 +46,7 @@ const (
 type childOptions struct {
 	replaceDrain time.Duration
 	start        func(ctx context.Context, number uint64) (*generation, error)
-	healed       func(hold) bool // whether the cause of a hold may have gone
+	healed       func(*generation) bool // whether the cause of a hold may have gone
 	nextNumber   func() (uint64, error)
 	record       func(*generation, childEnd)
 	notify       func(childEvent)
@@ -175,7 +175,7 @@ func (c *child) attend(ctx context.Context, gen *generation) childEnd {
 				}
 				continue
 			}
-			if c.opt.healed(*held) {
+			if c.opt.healed(gen) {
 				return childEnd{why: reason.ChildRecycled, detail: string(held.why), ours: true}
 			}
 		case <-c.orders.ready:

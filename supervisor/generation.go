@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/codex-supervisor/codex-supervisor/internal/durable"
 	"github.com/codex-supervisor/codex-supervisor/internal/proc"
 	"github.com/codex-supervisor/codex-supervisor/internal/reason"
 	"github.com/codex-supervisor/codex-supervisor/rpc"
@@ -25,6 +26,7 @@ type generation struct {
 	pid     int
 	version string
 	started time.Time
+	sources [2]durable.Stamp // of the login and the configuration it began with
 	process *proc.Process
 	client  *rpc.Client
 	router  *router

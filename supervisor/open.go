@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/codex-supervisor/codex-supervisor/internal/durable"
 	"github.com/codex-supervisor/codex-supervisor/internal/inbox"
 	"github.com/codex-supervisor/codex-supervisor/internal/outbox"
 	"github.com/codex-supervisor/codex-supervisor/internal/proc"
@@ -61,7 +62,7 @@ func openWorkDir(opt WorkDirOptions, metrics *Metrics, log *slog.Logger, onEvent
 	if w.rooms, err = sandbox.OpenRooms(sandbox.RoomsDir(opt.State), sandbox.Limits{}); err != nil {
 		return nil, fmt.Errorf("open rooms: %w", err)
 	}
-	w.threads = threads.New(threads.Options{Store: w.store, Logger: log})
+	w.threads = threads.New(threads.Options{Store: w.store, Logger: log, LockWait: opt.LockWait, CodexHome: w.codexHome})
 	w.spawner = proc.NewSpawner()
 	w.child = newChild(childOptions{
 		replaceDrain: opt.ReplaceDrain, start: w.launch, healed: w.healed,
@@ -137,8 +138,7 @@ func (w *WorkDir) boot() error {
 	} else if n > 0 {
 		w.log.Info("removed guest rooms of an earlier run", "rooms", n)
 	}
-	home := filepath.Join(w.opt.State, "codex-home")
-	if _, err := sandbox.SweepCanaries(w.opt.Path, w.opt.Results, home); err != nil {
+	if _, err := sandbox.SweepCanaries(w.opt.Path, w.opt.Results, w.codexHome()); err != nil {
 		w.log.Warn("canaries not removed", "error", err)
 	}
 	rows, err := w.store.OpenRows()
@@ -235,19 +235,36 @@ func (w *WorkDir) skipBacklog(it inbox.Item) bool {
 	return true
 }
 
-// healed says whether what holds the child may have been mended: one of the
-// files that decide it has changed since the hold began.
-func (w *WorkDir) healed(h hold) bool {
-	from := w.opt.CodexHomeFrom
-	if w.opt.CodexHome != "private" && w.opt.CodexHome != "inherit" {
-		from = w.opt.CodexHome
+// codexHome is the CODEX_HOME that the children use.
+func (w *WorkDir) codexHome() string {
+	switch w.opt.CodexHome {
+	case sandbox.HomePrivate:
+		return filepath.Join(w.opt.State, "codex-home")
+	case sandbox.HomeInherit:
+		return w.opt.CodexHomeFrom
+	default:
+		return w.opt.CodexHome
 	}
-	for _, name := range []string{"auth.json", "config.toml"} {
-		if info, err := os.Stat(filepath.Join(from, name)); err == nil && info.ModTime().After(h.since) {
-			return true
+}
+
+// healed says whether what holds a generation may have been mended: one of the
+// files that decide it is no longer what it was when the generation started.
+func (w *WorkDir) healed(g *generation) bool { return g.sources != w.sources() }
+
+// sources tells the login and the configuration apart from what they were. It
+// does not compare times with the clock: a file's are coarser.
+func (w *WorkDir) sources() [2]durable.Stamp {
+	from := w.opt.CodexHomeFrom
+	if w.opt.CodexHome != sandbox.HomePrivate {
+		from = w.codexHome()
+	}
+	var stamps [2]durable.Stamp
+	for i, name := range []string{"auth.json", "config.toml"} {
+		if info, err := os.Stat(filepath.Join(from, name)); err == nil {
+			stamps[i] = durable.StampOf(info)
 		}
 	}
-	return false
+	return stamps
 }
 
 func (w *WorkDir) recordEnd(g *generation, end childEnd) {
@@ -263,6 +280,7 @@ func (w *WorkDir) recordEnd(g *generation, end childEnd) {
 func (w *WorkDir) launch(ctx context.Context, number uint64) (*generation, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.opt.StartTimeout, errors.New("start_timeout passed"))
 	defer cancel()
+	sources := w.sources()
 	home, err := sandbox.PrepareHome(sandbox.HomeOptions{Mode: w.opt.CodexHome, From: w.opt.CodexHomeFrom, State: w.opt.State})
 	if err != nil {
 		return nil, &startError{why: reason.ConfigBroken, err: err}
@@ -272,7 +290,7 @@ func (w *WorkDir) launch(ctx context.Context, number uint64) (*generation, error
 		return nil, &startError{why: reason.ConfigBroken, err: err}
 	}
 	g := &generation{
-		number: number, started: time.Now(), router: newRouter(), sandbox: policy.NewChild(), home: home, stderr: proc.NewRing(50, 2000),
+		number: number, started: time.Now(), sources: sources, router: newRouter(), sandbox: policy.NewChild(), home: home, stderr: proc.NewRing(50, 2000),
 		metrics: w.metrics, log: w.log.With("generation", number), child: w.child, ended: make(chan struct{}),
 	}
 	argv := append(append(append([]string{}, w.opt.Codex...), "app-server"), g.sandbox.Args()...)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/codex-supervisor/codex-supervisor/internal/task"
 	"github.com/codex-supervisor/codex-supervisor/sandbox"
+	"github.com/codex-supervisor/codex-supervisor/threads"
 )
 
 // Defaults, with the reason for each.
@@ -67,6 +68,7 @@ type WorkDirOptions struct {
 	QuietAfter     time.Duration
 	ReplaceDrain   time.Duration
 	StartTimeout   time.Duration
+	LockWait       time.Duration // for a thread that another process holds
 	MaxTurns       int
 	Ageing         time.Duration
 
@@ -107,6 +109,7 @@ func (o *WorkDirOptions) fill() {
 	setDefault(&o.QuietAfter, DefaultQuietAfter)
 	setDefault(&o.ReplaceDrain, DefaultReplaceDrain)
 	setDefault(&o.StartTimeout, DefaultStartTimeout)
+	setDefault(&o.LockWait, threads.DefaultLockWait)
 	setDefault(&o.MaxTurns, DefaultMaxTurns)
 	setDefault(&o.Ageing, DefaultAgeing)
 	setDefault(&o.DoneRetention, DefaultDoneRetention)

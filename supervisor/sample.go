@@ -59,7 +59,7 @@ func (w *WorkDir) measureChild() {
 
 func (w *WorkDir) measureHome() {
 	var bytes int64
-	_ = filepath.WalkDir(filepath.Join(w.opt.State, "codex-home"), func(_ string, d fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(w.codexHome(), func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return nil //nolint:nilerr // a file that went away is not counted
 		}

@@ -46,7 +46,7 @@ func reexec() (status int, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
 	// go test builds into a directory that only root may enter.
-	binary, tmp := filepath.Join(home, filepath.Base(os.Args[0])), filepath.Join(home, "tmp")
+	binary, tmp, counters := filepath.Join(home, filepath.Base(os.Args[0])), filepath.Join(home, "tmp"), filepath.Join(home, "counters")
 	self, err := os.Executable()
 	if err != nil {
 		return 0, err
@@ -54,10 +54,10 @@ func reexec() (status int, err error) {
 	if err := copyFile(self, binary, 0o755); err != nil {
 		return 0, err
 	}
-	if err := os.Mkdir(tmp, 0o700); err != nil {
-		return 0, err
-	}
-	for _, dir := range []string{home, tmp} {
+	for _, dir := range []string{home, tmp, counters} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return 0, err
+		}
 		if err := os.Chown(dir, UID, UID); err != nil {
 			return 0, err
 		}
@@ -74,15 +74,24 @@ func reexec() (status int, err error) {
 			copies[inner] = value
 			args = append(args, name+"="+inner)
 		case ok && name == "-test.gocoverdir":
+			args = append(args, name+"="+counters)
 		default:
 			args = append(args, arg)
 		}
 	}
+	outer := os.Getenv("GOCOVERDIR")
 	cmd := exec.Command(binary, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), "HOME="+home, "TMPDIR="+tmp, "USER=nobody-test", marker+"=1", "CODEX_HOME=")
+	if outer != "" {
+		// Processes that the tests start leave their counters there.
+		cmd.Env = append(cmd.Env, "GOCOVERDIR="+counters)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: UID, Gid: UID}}
 	runErr := cmd.Run()
+	if outer != "" {
+		err = errors.Join(err, copyAll(counters, outer))
+	}
 	for inner, outer := range copies {
 		if copyErr := copyFile(inner, outer, 0o644); copyErr != nil && !errors.Is(copyErr, os.ErrNotExist) {
 			err = errors.Join(err, copyErr)
@@ -107,4 +116,16 @@ func copyFile(from, to string, mode os.FileMode) error {
 	}
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
+}
+
+func copyAll(from, to string) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		errs = append(errs, copyFile(filepath.Join(from, e.Name()), filepath.Join(to, e.Name()), 0o644))
+	}
+	return errors.Join(errs...)
 }
