@@ -15,7 +15,7 @@ help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 build: ## bin/codex-supervisor, static
-	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w -X main.version=$(VERSION)' -o bin/codex-supervisor ./cmd/codex-supervisor
+	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w -X main.linkedVersion=$(VERSION)' -o bin/codex-supervisor ./cmd/codex-supervisor
 
 ifeq ($(CODEX),real)
 demo: build ## the main job on the built-in stub; CODEX=real: on the pinned Codex and a local model
