@@ -2,6 +2,7 @@ package sandbox_test
 
 import (
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,11 @@ func TestCodex_OwnerModes(t *testing.T) {
 			mustWrite(t, h.user+"/AGENTS.md", "always-answer-in-verse")
 			h.home, _ = sandbox.PrepareHome(sandbox.HomeOptions{From: h.user, State: h.state})
 			h.opts.DeveloperInstructions = h.home.Instructions
+			// In a repository codex notes its trust in config.toml.
+			if out, err := exec.Command("git", "init", "-q", h.work).CombinedOutput(); err != nil {
+				t.Fatalf("git init: %v: %s", err, out)
+			}
+			config := read(t, h.user+"/config.toml")
 			child := h.policy().NewChild()
 			c := h.start(child)
 			reply := c.threadStart(child.OwnerStart())
@@ -51,6 +57,10 @@ func TestCodex_OwnerModes(t *testing.T) {
 			reqs := h.model.Requests()
 			if len(reqs) == 0 || !slices.ContainsFunc(reqs[0].Developer, func(s string) bool { return strings.Contains(s, "always-answer-in-verse") }) {
 				t.Error("the owner's AGENTS.md is not among the developer instructions")
+			}
+			trusted := strings.Contains(read(t, h.home.Dir+"/config.toml"), "trust_level")
+			if read(t, h.user+"/config.toml") != config || trusted != (tc.mode != sandbox.ReadOnly) {
+				t.Errorf("trust noted in our copy: %t; the user's own file changed: %t", trusted, read(t, h.user+"/config.toml") != config)
 			}
 			// A thread that asks for nothing gets the child's default, the narrowest.
 			plain := c.threadStart(rpc.ThreadStartParams{Cwd: h.work})
