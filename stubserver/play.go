@@ -173,7 +173,10 @@ func (s *Server) answer(ctx context.Context, r *turn, all []string) string {
 	case sc.has("remember"):
 		return "I will remember: " + sc["remember"] + "."
 	default:
-		return "You said: " + message(r.prompt)
+		if text := message(r.prompt); text != "" {
+			return "You said: " + text
+		}
+		return "I have finished what was left."
 	}
 }
 

@@ -107,6 +107,9 @@ func words(prompts []string, word string) []string {
 func message(prompt string) string {
 	_, text, framed := strings.Cut(prompt, "\nMessage:\n")
 	if !framed {
+		if strings.HasPrefix(prompt, "Task: ") {
+			return "" // a follow-up holds no message
+		}
 		text = prompt
 	} else if i := strings.Index(text, "\n</"); i >= 0 {
 		text = text[:i]
