@@ -21,6 +21,9 @@ const maxRequest = 2 * task.MaxBytes
 // only names the only work dir there is. It is not a valid name of one.
 const only = "-"
 
+// logKeys are how the log calls the words of a route.
+var logKeys = map[string]string{"wd": "workdir", "id": "task", "action": "action"}
+
 // answer is the document of a reply, or why there is none.
 type answer func(r *http.Request) (any, error)
 
@@ -62,8 +65,15 @@ func (s *Server) handle(f answer) http.Handler {
 			doc, status = e, e.status()
 		}
 		if r.Method != http.MethodGet {
-			// The pattern and not the path: a channel is the sender's word.
-			s.log.Info("control request", "route", r.Pattern, "workdir", r.PathValue("wd"), "task", r.PathValue("id"), "action", r.PathValue("action"), "status", status)
+			// The route and the words of it that are ours: a channel is the
+			// sender's word.
+			attrs := []any{"route", r.Pattern, "status", status}
+			for _, name := range []string{"wd", "id", "action"} {
+				if v := r.PathValue(name); v != "" && v != only {
+					attrs = append(attrs, logKeys[name], v)
+				}
+			}
+			s.log.Info("control request", attrs...)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
