@@ -64,12 +64,9 @@ func runRun(ctx context.Context, o *runOptions, env *environment, flags config.O
 		}
 	}
 	log := newLogger(env.stderr, c.Log)
-	for _, warning := range c.Warnings {
-		log.Warn("configuration", "warning", warning)
-	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	dirs := workDirOptions(c, env.getenv, log)
+	dirs, warn := workDirOptions(c, env.getenv, log)
 	// The lock of the work dir comes first: that it is taken is the plainest
 	// thing to say about a second instance, whose sockets would clash too.
 	sup, err := supervisor.New(supervisor.Options{
@@ -84,6 +81,7 @@ func runRun(ctx context.Context, o *runOptions, env *environment, flags config.O
 	if err != nil {
 		return err // the process ends, and with it all locks
 	}
+	warn()
 	log.Info("serving", "version", version(), "pid", os.Getpid(), "workdirs", len(dirs), "socket", c.Socket, "listen", api.Addr())
 	return serve(ctx, env, sup, api)
 }

@@ -60,7 +60,7 @@ func newThreadsListCommand(env *environment) *cobra.Command {
 					bound = "bound"
 				}
 				rows = append(rows, []string{
-					shown(dash(t.Channel), 30), keyPrefix(t.Key), dash(t.ThreadID), strconv.Itoa(t.Turns), ago(t.LastUsed, now), strconv.Itoa(len(t.Ephemeral)), bound,
+					shown(dash(t.Channel), 30), keyPrefix(t.Key), dash(t.ThreadID), strconv.Itoa(t.Turns), used(t.LastUsed, now), strconv.Itoa(len(t.Ephemeral)), bound,
 				})
 			}
 			table(env.stdout, "", "CHANNEL | KEY | THREAD | TURNS | USED | GUESTS | ", rows)

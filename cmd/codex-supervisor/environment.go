@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -14,7 +15,10 @@ type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	getenv         func(string) string
-	// hurry is closed when the user asks a second time for an end. May be nil.
+	// catch is called by commands that have something to end in order; all
+	// others die of a signal, as programs do. May be nil.
+	catch func(context.Context) (caught context.Context, hurry chan struct{})
+	// hurry is closed when the user asks a second time for an end.
 	hurry  chan struct{}
 	socket string // of --socket
 }

@@ -22,18 +22,24 @@ import (
 
 func main() {
 	proc.RunGuardIfAsked()
+	env := &environment{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, catch: catchSignals}
+	os.Exit(run(context.Background(), os.Args[1:], env))
+}
+
+// catchSignals makes the first SIGTERM or Ctrl-C end ctx, the second one close
+// hurry, and a third one end the process.
+func catchSignals(ctx context.Context) (caught context.Context, hurry chan struct{}) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	env := &environment{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
-	ctx, cancel := context.WithCancel(context.Background())
-	env.hurry = make(chan struct{})
+	caught, cancel := context.WithCancel(ctx)
+	hurry = make(chan struct{})
 	go func() { // lives as long as the process
 		<-signals
 		cancel()
 		<-signals
-		close(env.hurry)
-		<-signals // somebody is very sure
+		close(hurry)
+		<-signals
 		os.Exit(exitFailure)
 	}()
-	os.Exit(run(ctx, os.Args[1:], env))
+	return caught, hurry
 }

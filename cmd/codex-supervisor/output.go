@@ -71,6 +71,14 @@ func ago(at, now time.Time) string {
 	}
 }
 
+// used is ago with the word.
+func used(at, now time.Time) string {
+	if at.IsZero() {
+		return "never"
+	}
+	return ago(at, now) + " ago"
+}
+
 // shown makes a text that others chose safe to print in a table: one line, no
 // control characters, at most n columns wide if every rune is one.
 func shown(s string, n int) string {

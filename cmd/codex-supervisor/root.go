@@ -55,9 +55,17 @@ Then:        codex-supervisor run --work DIR      in one terminal
 			return unknownCommand(c, args[0])
 		},
 	}
+	c.PersistentPreRun = func(c *cobra.Command, _ []string) {
+		if env.catch != nil && (c.Name() == "run" || c.Name() == "demo") {
+			caught, hurry := env.catch(c.Context())
+			c.SetContext(caught)
+			env.hurry = hurry
+		}
+	}
 	c.SuggestionsMinimumDistance = 2
-	c.PersistentFlags().StringVar(&env.socket, "socket", "", "control socket of the service (`path`; default: where `run` puts it)")
+	c.PersistentFlags().StringVar(&env.socket, "socket", "", "the `path` of the service's control socket (default: where run puts it)")
 	c.SetFlagErrorFunc(flagError)
+	c.SetUsageTemplate(strings.ReplaceAll(c.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	c.AddCommand(
 		newRunCommand(env), newDemoCommand(env), newStatusCommand(env), newThreadsCommand(env), newTaskCommand(env),
 		newEnvelopeCommand(env), newModelsCommand(env), newPauseCommand(env), newResumeCommand(env), newRestartCommand(env),
@@ -105,7 +113,7 @@ func flagError(c *cobra.Command, err error) error {
 			try = "--" + near
 		}
 	}
-	return usage(try, "%s: %s", c.CommandPath(), err)
+	return usage(try, "%s", err)
 }
 
 // exactly wants as many arguments as it names.

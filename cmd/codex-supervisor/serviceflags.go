@@ -19,26 +19,29 @@ type serviceFlags struct {
 }
 
 func (s *serviceFlags) addFlags(c *cobra.Command) {
+	// What a flag shows is what holds without it; only a flag that was given
+	// says anything (overlay).
+	s.turnTimeout.Duration, s.grace.Duration, s.drain.Duration = config.DefaultTurnTimeout, config.DefaultInterruptGrace, config.DefaultDrainTimeout
 	f := c.Flags()
 	f.StringVar(&s.work, "work", "", "the work `dir`, with tasks/ and results/")
-	f.StringVar(&s.name, "name", "", "its name in status, logs and metrics (default: the directory's)")
+	f.StringVar(&s.name, "name", "", "its `name` in status, logs and metrics (default: the directory's)")
 	f.StringVar(&s.state, "state", "", "the state `dir`; nothing else may write there")
-	f.StringVar(&s.tasks, "tasks", "", "where task files appear (`dir`; default: tasks in the work dir)")
-	f.StringVar(&s.results, "results", "", "where replies go (`dir`; default: results in the work dir)")
+	f.StringVar(&s.tasks, "tasks", "", "the `dir` where task files appear (default: tasks/ of the work dir)")
+	f.StringVar(&s.results, "results", "", "the `dir` where replies go (default: results/ of the work dir)")
 	f.StringVar(&s.codex, "codex", "", "the codex `program` (default: codex on PATH, npm's native binary)")
-	f.StringVar(&s.codexHome, "codex-home", "", "Codex home of the child: private (default; with your login), inherit, or a `path`")
-	f.StringVar(&s.listen, "listen", "", "`address` of metrics and health, or off (default 127.0.0.1:9464)")
+	f.StringVar(&s.codexHome, "codex-home", config.CodexHomePrivate, "`home` of the child: private (with your login), inherit (yours), or a path")
+	f.StringVar(&s.listen, "listen", config.DefaultListen, "`address` of metrics and health, or off")
 	f.StringVar(&s.model, "model", "", "the `model` (default: Codex's own choice)")
-	f.StringVar(&s.sandbox, "sandbox", "", "what owners' turns may do: `mode` read-only (default), workspace-write, danger-full-access")
-	f.Var(&s.turnTimeout, "turn-timeout", "when an owner's turn is interrupted (default 6h)")
-	f.Var(&s.grace, "interrupt-grace", "how long an interrupt may take before the child is replaced (default 10s)")
-	f.Var(&s.drain, "drain-timeout", "how long running turns may finish at the end (default 30s)")
-	f.IntVar(&s.maxTurns, "max-turns", 0, "how many turns run at once (default 4)")
-	f.StringVar(&s.envelope, "envelope", "", "how much proof a task file needs: `policy` auto (default), accept, layout, strict")
-	f.StringArrayVar(&s.threadID, "thread-id", nil, "bind a channel to a thread: `CHANNEL=THREAD`; repeatable")
-	f.StringVar(&s.logLevel, "log-level", "", "debug, info (default), warn, error")
-	f.StringVar(&s.logFormat, "log-format", "", "auto (default: colour on a terminal, else text), text, json")
-	f.BoolVar(&s.rootGuests, "unsafe-root-guests", false, "as root, run messages of non-owners although no sandbox binds root")
+	f.StringVar(&s.sandbox, "sandbox", config.SandboxReadOnly, "what owners' turns may do: read-only, workspace-write or danger-full-access; a `mode` of Codex")
+	f.Var(&s.turnTimeout, "turn-timeout", "when an owner's turn is interrupted")
+	f.Var(&s.grace, "interrupt-grace", "how long an interrupt may take before the child is replaced")
+	f.Var(&s.drain, "drain-timeout", "how long running turns may finish at the end")
+	f.IntVar(&s.maxTurns, "max-turns", config.DefaultMaxTurns, "how many turns run at once")
+	f.StringVar(&s.envelope, "envelope", config.EnvelopeAuto, "the `policy` for task files: auto, accept, layout or strict")
+	f.StringArrayVar(&s.threadID, "thread-id", nil, "bind a channel to a thread, `CHANNEL=THREAD`; repeatable")
+	f.StringVar(&s.logLevel, "log-level", config.LogInfo, "debug, info, warn or error: the least `level` that is logged")
+	f.StringVar(&s.logFormat, "log-format", config.LogAuto, "the `format`: auto (colour on a terminal, else text), text or json")
+	f.BoolVar(&s.rootGuests, "unsafe-root-guests", false, "as root, run non-owners' messages although no sandbox binds root")
 }
 
 // overlay is what was given: a flag that was not given says nothing.

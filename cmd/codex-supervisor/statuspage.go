@@ -153,6 +153,10 @@ func (p statusPage) queue(w supervisor.WorkDirStatus) {
 
 func (p statusPage) threads(list []supervisor.ThreadStatus) {
 	var rows [][]string
+	channel := 14
+	if slices.ContainsFunc(list, func(t supervisor.ThreadStatus) bool { return t.Bound }) {
+		channel = 11 // what the word takes
+	}
 	for _, t := range list {
 		if t.ThreadID == "" || len(rows) == shownThreads {
 			continue
@@ -161,7 +165,7 @@ func (p statusPage) threads(list []supervisor.ThreadStatus) {
 		if t.Bound {
 			turns += " bound"
 		}
-		rows = append(rows, []string{shown(dash(t.Channel), 13), keyPrefix(t.Key), shown(t.ThreadID, 36), ago(t.LastUsed, p.now), turns})
+		rows = append(rows, []string{shown(dash(t.Channel), channel), keyPrefix(t.Key), shown(t.ThreadID, 36), used(t.LastUsed, p.now), turns})
 	}
 	if len(rows) == 0 {
 		fmt.Fprintln(p.w, "  no threads yet")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -17,8 +18,12 @@ import (
 )
 
 // workDirOptions are the settled configuration in the supervisor's words.
-func workDirOptions(c *config.Config, getenv func(string) string, log *slog.Logger) []supervisor.WorkDirOptions {
-	var list []supervisor.WorkDirOptions
+// The warnings are for later: a second instance has nothing to warn about.
+func workDirOptions(c *config.Config, getenv func(string) string, log *slog.Logger) (list []supervisor.WorkDirOptions, warn func()) {
+	var warnings []func()
+	later := func(level slog.Level, message string, args ...any) {
+		warnings = append(warnings, func() { log.Log(context.Background(), level, message, args...) })
+	}
 	for _, w := range c.WorkDirs {
 		o := supervisor.WorkDirOptions{
 			Name: w.Name, Path: w.Path, Tasks: w.Tasks, Results: w.Results, State: w.State, KeyFile: w.HMACKey,
@@ -36,7 +41,7 @@ func workDirOptions(c *config.Config, getenv func(string) string, log *slog.Logg
 		// A codex that is missing is no reason to end: the service tries again,
 		// and whoever installs it need not remember to start the service.
 		if program, err := nativeCodex(o.Codex[0]); err != nil {
-			log.Error("codex not found; trying again until it is there", "workdir", w.Name, "error", err,
+			later(slog.LevelError, "codex not found; trying again until it is there", "workdir", w.Name, "error", err,
 				"try", "npm install -g @openai/codex, or --codex PROGRAM")
 		} else {
 			o.Codex = append([]string{program}, o.Codex[1:]...)
@@ -51,16 +56,23 @@ func workDirOptions(c *config.Config, getenv func(string) string, log *slog.Logg
 			{"warm_spare", w.WarmSpare},
 		} {
 			if idle.set {
-				log.Warn("key has no effect in this version", "workdir", w.Name, "key", idle.key)
+				later(slog.LevelWarn, "key has no effect in this version", "workdir", w.Name, "key", idle.key)
 			}
 		}
 		if os.Geteuid() == 0 && !w.UnsafeRootGuests {
-			log.Warn("running as root: messages of everybody but owners are refused, since a sandbox does not bind root",
+			later(slog.LevelWarn, "running as root: messages of everybody but owners are refused, since a sandbox does not bind root",
 				"workdir", w.Name, "try", "run it as a user of its own")
 		}
 		list = append(list, o)
 	}
-	return list
+	for _, warning := range c.Warnings {
+		later(slog.LevelWarn, "configuration", "warning", warning)
+	}
+	return list, func() {
+		for _, w := range warnings {
+			w()
+		}
+	}
 }
 
 func tierOptions(c *config.Config) map[task.Tier]supervisor.TierOptions {
