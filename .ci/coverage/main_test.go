@@ -24,7 +24,7 @@ func TestRun(t *testing.T) {
 	second := write("mode: set\nexample.org/m/a/a.go:3.1,4.2 4 7\nexample.org/m/a/a.go:1.1,2.2 5 0\n")
 
 	var out, errs strings.Builder
-	if status := run([]string{"-floor", "85", "-exempt", "cmd", first, second}, &out, &errs, list); status != 1 {
+	if status := run([]string{"-floor", "85", "-exempt", "other,cmd", first, second}, &out, &errs, list); status != 1 {
 		t.Errorf("exit %d with an untested package, want 1", status)
 	}
 	for _, want := range []string{
