@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,46 +100,107 @@ func (c Channel) lastUsed() time.Time {
 
 // SaveOwner sets the channel's durable thread.
 func (db *DB) SaveOwner(key, name string, t Thread) error {
-	return db.changeChannel(key, name, func(c *Channel) { c.Owner = &t })
+	return db.ChangeOwner(key, name, func(*Thread) *Thread { return &t })
+}
+
+// ChangeOwner replaces the channel's durable thread by what change makes of the
+// present one, nil being none, in one transaction: an operator may bind or reset
+// a channel at any moment. Returning what it was given changes nothing.
+func (db *DB) ChangeOwner(key, name string, change func(*Thread) *Thread) error {
+	return db.changeChannel(key, name, func(c *Channel) bool {
+		var present *Thread
+		if c.Owner != nil {
+			was := *c.Owner
+			present = &was
+		}
+		next := change(present)
+		if next == present && (next == nil || *next == *c.Owner) {
+			return false
+		}
+		c.Owner = next
+		return true
+	})
 }
 
 // DropOwner removes the channel's durable thread from the record and returns it.
 func (db *DB) DropOwner(key string) (old Thread, had bool, err error) {
-	err = db.changeChannel(key, "", func(c *Channel) {
-		if c.Owner != nil {
-			old, had = *c.Owner, true
-			c.Owner = nil
+	err = db.ChangeOwner(key, "", func(t *Thread) *Thread {
+		if t != nil {
+			old, had = *t, true
 		}
+		return nil
 	})
 	return old, had, err
 }
 
 // AddEphemeral lists an ephemeral thread; the oldest beyond MaxEphemeral go.
 func (db *DB) AddEphemeral(key, name string, e Ephemeral) error {
-	return db.changeChannel(key, name, func(c *Channel) {
+	return db.changeChannel(key, name, func(c *Channel) bool {
 		c.Ephemeral = append(c.Ephemeral, e)
 		if extra := len(c.Ephemeral) - MaxEphemeral; extra > 0 {
 			c.Ephemeral = slices.Delete(c.Ephemeral, 0, extra)
 		}
+		return true
 	})
 }
 
 // EndEphemeral notes when an ephemeral thread ended. One that is no longer
 // listed is no error.
 func (db *DB) EndEphemeral(key, threadID string, at time.Time) error {
-	return db.changeChannel(key, "", func(c *Channel) {
+	return db.changeChannel(key, "", func(c *Channel) (changed bool) {
 		for i := range c.Ephemeral {
 			if c.Ephemeral[i].ThreadID == threadID {
-				c.Ephemeral[i].Ended = at
+				c.Ephemeral[i].Ended, changed = at, true
 			}
 		}
+		return changed
 	})
 }
 
-// changeChannel changes one record in one transaction. A record that would be
-// left empty is removed.
-func (db *DB) changeChannel(key, name string, change func(*Channel)) error {
-	err := db.bolt.Update(func(tx *bolt.Tx) error {
+// EndOlderEphemerals notes the end of every ephemeral thread of the generations
+// before this one: such a thread lives no longer than its process. It returns
+// how many were still listed as alive.
+func (db *DB) EndOlderEphemerals(generation uint64, at time.Time) (int, error) {
+	ended := 0
+	err := db.update(func(tx *bolt.Tx) error {
+		ended = 0
+		b := tx.Bucket(bucketChannels)
+		var changed []Channel // written after the walk: a cursor does not survive a write
+		err := b.ForEach(func(k, raw []byte) error {
+			var c Channel
+			if err := json.Unmarshal(raw, &c); err != nil {
+				return fmt.Errorf("read channel %s: %w", short(string(k)), err)
+			}
+			before := ended
+			for i := range c.Ephemeral {
+				if e := &c.Ephemeral[i]; e.Ended.IsZero() && e.Generation < generation {
+					e.Ended = at
+					ended++
+				}
+			}
+			if ended > before {
+				changed = append(changed, c)
+			}
+			return nil
+		})
+		if err == nil && ended == 0 {
+			return errUnchanged
+		}
+		for _, c := range changed {
+			err = errors.Join(err, put(b, []byte(c.Key), c))
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("end older ephemeral threads: %w", err)
+	}
+	return ended, nil
+}
+
+// changeChannel changes one record in one transaction, if change says that it
+// did. A record that would be left empty is removed.
+func (db *DB) changeChannel(key, name string, change func(*Channel) bool) error {
+	err := db.update(func(tx *bolt.Tx) error {
 		b := tx.Bucket(bucketChannels)
 		c := Channel{Key: key}
 		if raw := b.Get([]byte(key)); raw != nil {
@@ -146,10 +208,12 @@ func (db *DB) changeChannel(key, name string, change func(*Channel)) error {
 				return err
 			}
 		}
+		if !change(&c) {
+			return errUnchanged
+		}
 		if name != "" {
 			c.Name = readable(name)
 		}
-		change(&c)
 		if c.Owner == nil && len(c.Ephemeral) == 0 {
 			return b.Delete([]byte(key))
 		}

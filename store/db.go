@@ -6,17 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 )
-
-// schemaVersion is what this program writes. Migrations go forward only.
-const schemaVersion = 1
 
 // Defaults.
 const (
@@ -26,38 +23,8 @@ const (
 	DefaultMaxSize = 1 << 30
 )
 
-var (
-	bucketMeta        = []byte("meta")
-	bucketChannels    = []byte("channels")
-	bucketLedger      = []byte("ledger")
-	bucketOpen        = []byte("open")
-	bucketSeen        = []byte("seen")
-	bucketGenerations = []byte("generations")
-
-	keySchema  = []byte("schema")
-	keyStarted = []byte("started")
-)
-
 // ErrLocked says that another process has the ledger open.
 var ErrLocked = errors.New("the ledger is open in another process")
-
-// DamagedError is a ledger that cannot be trusted. Nothing was changed.
-type DamagedError struct {
-	Path string
-	Why  string
-}
-
-func (e *DamagedError) Error() string { return fmt.Sprintf("ledger %q is damaged: %s", e.Path, e.Why) }
-
-// NewerError is a ledger written by a newer version of this program.
-type NewerError struct {
-	Path        string
-	Found, Know int
-}
-
-func (e *NewerError) Error() string {
-	return fmt.Sprintf("ledger %q has schema %d, this version knows %d; use the newer version", e.Path, e.Found, e.Know)
-}
 
 // Options of Open.
 type Options struct {
@@ -70,9 +37,12 @@ type DB struct {
 	bolt *bolt.DB
 }
 
-// Open opens or makes the ledger at path. A directory that is missing is made,
-// 0700; the file is 0600.
-func Open(path string, o Options) (*DB, error) {
+// Open opens or makes the ledger at path and brings it to this program's
+// schema. A directory that is missing is made, 0700; the file is 0600. It fails
+// with [ErrLocked], *[DamagedError] or *[NewerError] without changing anything.
+func Open(path string, o Options) (*DB, error) { return open(path, o, migrations()) }
+
+func open(path string, o Options, steps []migration) (*DB, error) {
 	if o.LockWait <= 0 {
 		o.LockWait = DefaultLockWait
 	}
@@ -82,19 +52,15 @@ func Open(path string, o Options) (*DB, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("make ledger dir: %w", err)
 	}
-	if err := inspect(path); err != nil {
+	try := &opening{path: path, wait: o.LockWait}
+	db, err := try.run(&bolt.Options{MaxSize: o.MaxSize, FreelistType: bolt.FreelistMapType},
+		func(b *bolt.DB) error { return migrate(b, path, steps) })
+	if err != nil {
 		return nil, err
 	}
-	b, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: o.LockWait, MaxSize: o.MaxSize, FreelistType: bolt.FreelistMapType})
-	if err != nil {
-		return nil, openError(path, err)
-	}
-	db := &DB{bolt: b}
-	if err := db.migrate(path); err != nil {
-		return nil, errors.Join(err, b.Close())
-	}
+	// Before anything is acknowledged: from here on the ledger must exist.
 	if err := mark(path); err != nil {
-		return nil, errors.Join(err, b.Close())
+		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
 }
@@ -102,32 +68,36 @@ func Open(path string, o Options) (*DB, error) {
 // OpenReadOnly opens an existing ledger for reading. It fails with [ErrLocked]
 // while a service has it open: ask that service instead.
 func OpenReadOnly(path string, wait time.Duration) (*DB, error) {
-	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("open ledger: %w", err)
-	}
-	if err := inspect(path); err != nil {
-		return nil, err
-	}
-	b, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: max(wait, time.Millisecond), ReadOnly: true})
-	if err != nil {
-		return nil, openError(path, err)
-	}
-	db := &DB{bolt: b}
-	if err := db.checkSchema(path); err != nil {
-		return nil, errors.Join(err, b.Close())
-	}
-	return db, nil
+	try := &opening{path: path, wait: wait, readOnly: true}
+	return try.run(&bolt.Options{ReadOnly: true},
+		func(b *bolt.DB) error { return checkSchema(b, path, len(migrations())) })
 }
 
-func openError(path string, err error) error {
+// run opens the file and prepares it. bbolt panics on a ledger whose pages are
+// not what their number says, and the process gets SIGSEGV for pages that are
+// not there: both become a *[DamagedError].
+func (o *opening) run(options *bolt.Options, prepare func(*bolt.DB) error) (db *DB, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if broken := recover(); broken != nil {
+			o.release()
+			db, err = nil, &DamagedError{Path: o.path, Why: fmt.Sprint(broken)}
+		}
+	}()
+	options.Timeout = time.Second // the file comes locked already
+	options.OpenFile = o.open
+	b, err := bolt.Open(o.path, 0o600, options)
 	switch {
-	case errors.Is(err, bolterrors.ErrTimeout):
-		return fmt.Errorf("open ledger %q: %w", path, ErrLocked)
+	case err == nil:
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
-		return &DamagedError{Path: path, Why: err.Error()}
+		return nil, &DamagedError{Path: o.path, Why: err.Error()}
 	default:
-		return fmt.Errorf("open ledger %q: %w", path, err)
+		return nil, fmt.Errorf("open ledger %q: %w", o.path, err)
 	}
+	if err := prepare(b); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return &DB{bolt: b}, nil
 }
 
 // Close waits for running transactions and gives the file back.
@@ -140,166 +110,80 @@ func (db *DB) Close() error {
 
 // Snapshot writes a consistent copy of the ledger while it is in use.
 func (db *DB) Snapshot(to io.Writer) error {
-	return db.bolt.View(func(tx *bolt.Tx) error {
+	err := db.bolt.View(func(tx *bolt.Tx) error {
 		_, err := tx.WriteTo(to)
 		return err
 	})
-}
-
-func markerPath(path string) string { return path + ".exists" }
-
-// mark leaves word that there is a ledger, outside the ledger.
-func mark(path string) error {
-	if _, err := os.Stat(markerPath(path)); err == nil {
-		return nil
-	}
-	if err := os.WriteFile(markerPath(path), []byte("a ledger must lie beside this file\n"), 0o600); err != nil {
-		return fmt.Errorf("mark ledger: %w", err)
+	if err != nil {
+		return fmt.Errorf("copy ledger: %w", err)
 	}
 	return nil
 }
 
-// boltMagic stands in each of the two meta pages of a bbolt file.
-const boltMagic = 0xED0CDAED
-
-// inspect refuses what bbolt would take for a new database, or crash on.
-func inspect(path string) error {
-	_, err := os.Stat(markerPath(path))
-	expected := err == nil
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if expected {
-			return &DamagedError{Path: path, Why: "the file is gone, though there was one"}
-		}
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("look at ledger: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("look at ledger: %w", err)
-	}
-	if info.Size() == 0 {
-		if expected {
-			return &DamagedError{Path: path, Why: "the file is empty"}
-		}
-		return nil
-	}
-	return inspectPages(path, f, info.Size())
-}
-
-// inspectPages compares what the meta pages promise with the size of the file.
-// Layout of a meta page: 16 bytes of page header, then magic, version, page size
-// and flags (4 bytes each), root bucket (16), freelist page, high water mark (8
-// each); see bbolt's internal/common/meta.go.
-func inspectPages(path string, f io.ReaderAt, size int64) error {
-	head := make([]byte, 80)
-	if _, err := f.ReadAt(head, 0); err != nil {
-		return &DamagedError{Path: path, Why: fmt.Sprintf("only %d bytes are left of it", size)}
-	}
-	page := int64(binary.LittleEndian.Uint32(head[24:]))
-	if binary.LittleEndian.Uint32(head[16:]) != boltMagic || page < 512 || page > 1<<20 {
-		page = int64(os.Getpagesize()) // the first meta page may be torn, the second whole
-	}
-	whole := false
-	for i := range int64(2) {
-		meta := make([]byte, 80)
-		if _, err := f.ReadAt(meta, i*page); err != nil || binary.LittleEndian.Uint32(meta[16:]) != boltMagic {
-			continue
-		}
-		whole = true
-		if pages := int64(binary.LittleEndian.Uint64(meta[56:])); pages > 0 && pages*page > size {
-			return &DamagedError{Path: path, Why: fmt.Sprintf("it is cut off: %d of %d bytes are there", size, pages*page)}
-		}
-	}
-	if !whole {
-		return &DamagedError{Path: path, Why: "it is not a ledger"}
-	}
-	return nil
-}
-
-func (db *DB) migrate(path string) error {
-	err := db.bolt.Update(func(tx *bolt.Tx) error {
-		meta, err := tx.CreateBucketIfNotExists(bucketMeta)
-		if err != nil {
-			return err
-		}
-		version, err := schemaOf(meta)
-		if err != nil {
-			return err
-		}
-		if version > schemaVersion {
-			return &NewerError{Path: path, Found: version, Know: schemaVersion}
-		}
-		for _, b := range [][]byte{bucketChannels, bucketLedger, bucketOpen, bucketSeen, bucketGenerations} {
-			if _, err := tx.CreateBucketIfNotExists(b); err != nil {
-				return err
-			}
-		}
-		if version == schemaVersion {
-			return nil
-		}
-		return put(meta, keySchema, schemaVersion)
-	})
-	if err != nil {
-		return fmt.Errorf("prepare ledger: %w", err)
-	}
-	return nil
-}
-
-func (db *DB) checkSchema(path string) error {
-	return db.bolt.View(func(tx *bolt.Tx) error {
-		meta := tx.Bucket(bucketMeta)
-		if meta == nil {
-			return &DamagedError{Path: path, Why: "it holds no schema version"}
-		}
-		version, err := schemaOf(meta)
-		if err != nil {
-			return err
-		}
-		if version > schemaVersion {
-			return &NewerError{Path: path, Found: version, Know: schemaVersion}
-		}
-		return nil
-	})
-}
-
-func schemaOf(meta *bolt.Bucket) (int, error) {
-	var version int
-	if raw := meta.Get(keySchema); raw != nil {
-		if err := json.Unmarshal(raw, &version); err != nil {
-			return 0, fmt.Errorf("read schema version: %w", err)
-		}
-	}
-	return version, nil
-}
-
-// FirstStart says whether no start of a service was ever completed here.
-func (db *DB) FirstStart() (bool, error) {
-	first := false
+// Check reads every page and every value. It takes time in proportion to the
+// file, and belongs in a process of its own when the file is under suspicion:
+// bbolt may crash on it.
+func (db *DB) Check() error {
 	err := db.bolt.View(func(tx *bolt.Tx) error {
-		first = tx.Bucket(bucketMeta).Get(keyStarted) == nil
-		return nil
+		var faults []error
+		for err := range tx.Check() {
+			faults = append(faults, err)
+		}
+		return errors.Join(append(faults, checkIndexes(tx))...)
 	})
-	return first, err
+	if err != nil {
+		return &DamagedError{Path: db.bolt.Path(), Why: err.Error()}
+	}
+	return nil
 }
 
-// MarkStarted ends the first start.
-func (db *DB) MarkStarted() error {
-	if first, err := db.FirstStart(); err != nil || !first {
+// Counts is how much the ledger holds.
+type Counts struct{ Rows, Open, Channels, Generations int }
+
+// Counts counts the records.
+func (db *DB) Counts() (Counts, error) {
+	var c Counts
+	err := db.bolt.View(func(tx *bolt.Tx) error {
+		count := func(bucket []byte) int { return tx.Bucket(bucket).Stats().KeyN }
+		c = Counts{Rows: count(bucketLedger), Open: count(bucketOpen), Channels: count(bucketChannels), Generations: count(bucketGenerations)}
+		return nil
+	})
+	if err != nil {
+		return Counts{}, fmt.Errorf("count records: %w", err)
+	}
+	return c, nil
+}
+
+// errUnchanged ends a transaction that has nothing to write, and so needs no
+// fsync.
+var errUnchanged = errors.New("nothing to write")
+
+// update is one durable transaction.
+func (db *DB) update(change func(*bolt.Tx) error) error {
+	if err := db.bolt.Update(change); !errors.Is(err, errUnchanged) {
 		return err
 	}
-	return db.bolt.Update(func(tx *bolt.Tx) error { return put(tx.Bucket(bucketMeta), keyStarted, time.Now()) })
+	return nil
 }
 
 func put(b *bolt.Bucket, key []byte, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("encode %s: %w", key, err)
+		return fmt.Errorf("encode %q: %w", key, err)
 	}
 	return b.Put(key, raw)
 }
 
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+// clip bounds a text in a record, in bytes, at a character's end.
+func clip(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	cut := limit
+	for cut > 0 && text[cut]&0xC0 == 0x80 {
+		cut--
+	}
+	return text[:cut]
+}

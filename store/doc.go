@@ -13,10 +13,18 @@
 // generations (by number). Values are JSON and are decoded inside the
 // transaction that read them.
 //
+// # Schema
+//
+// A version counts the migrations that have run; they run forward only, all in
+// one transaction. Any change of what is stored is a migration, a field more
+// included, and a ledger of a newer version is refused as *[NewerError]: an
+// older program would drop what it does not know.
+//
 // # Damage
 //
 // bbolt takes an empty file for a new database and can crash the process on a
 // truncated one. A marker beside the file says that a ledger must exist, and the
-// head of the file is looked at before bbolt opens it; a ledger that is missing
-// or damaged is refused as *[DamagedError], never replaced by an empty one.
+// head of the file is looked at, under the file's lock, before bbolt maps it; a
+// ledger that is missing or damaged is refused as *[DamagedError], never
+// replaced by an empty one.
 package store

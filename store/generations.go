@@ -1,8 +1,12 @@
 package store
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -11,8 +15,12 @@ import (
 	"github.com/codex-supervisor/codex-supervisor/internal/reason"
 )
 
-// maxGenerations is how many generations are kept.
-const maxGenerations = 200
+// Bounds of what is kept of generations.
+const (
+	maxGenerations = 200 // ended ones; one whose end is not known is never forgotten
+	maxStderrLines = 50
+	maxStderrLine  = 2000
+)
 
 // Generation is one incarnation of the child.
 type Generation struct {
@@ -41,20 +49,31 @@ func (db *DB) NextGeneration() (uint64, error) {
 	return n, nil
 }
 
-// SaveGeneration writes a generation and forgets the oldest ended ones.
+// SaveGeneration writes a generation and forgets the oldest that have ended.
 func (db *DB) SaveGeneration(g Generation) error {
-	err := db.bolt.Update(func(tx *bolt.Tx) error {
+	lines := g.Stderr[max(0, len(g.Stderr)-maxStderrLines):]
+	g.Stderr = nil
+	for _, line := range lines {
+		g.Stderr = append(g.Stderr, clip(line, maxStderrLine))
+	}
+	err := db.update(func(tx *bolt.Tx) error {
 		b := tx.Bucket(bucketGenerations)
 		if err := put(b, number(g.N), g); err != nil {
 			return err
 		}
-		if g.N <= maxGenerations {
-			return nil
-		}
+		var old [][]byte // deleted after the walk: a cursor loses its place by a deletion
 		c := b.Cursor()
-		oldest := string(number(g.N - maxGenerations))
-		for k, _ := c.First(); k != nil && string(k) <= oldest; k, _ = c.Next() {
-			if err := c.Delete(); err != nil {
+		for k, raw := c.First(); k != nil && binary.BigEndian.Uint64(k)+maxGenerations <= g.N; k, raw = c.Next() {
+			var o Generation
+			if err := json.Unmarshal(raw, &o); err != nil {
+				return err
+			}
+			if !o.Ended.IsZero() {
+				old = append(old, bytes.Clone(k))
+			}
+		}
+		for _, k := range old {
+			if err := b.Delete(k); err != nil {
 				return err
 			}
 		}
@@ -66,40 +85,36 @@ func (db *DB) SaveGeneration(g Generation) error {
 	return nil
 }
 
-// LiveGenerations returns those whose end was never recorded.
+// LiveGenerations returns those whose end was never recorded, oldest first.
 func (db *DB) LiveGenerations() ([]Generation, error) {
-	return db.generations(func(g Generation) bool { return g.Ended.IsZero() })
-}
-
-func (db *DB) generations(want func(Generation) bool) ([]Generation, error) {
-	var list []Generation
-	err := db.bolt.View(func(tx *bolt.Tx) error {
-		return tx.Bucket(bucketGenerations).ForEach(func(_, raw []byte) error {
-			var g Generation
-			if err := json.Unmarshal(raw, &g); err != nil {
-				return err
-			}
-			if want(g) {
-				list = append(list, g)
-			}
-			return nil
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list generations: %w", err)
-	}
-	return list, nil
+	list, err := db.generations(math.MaxInt, func(g Generation) bool { return g.Ended.IsZero() })
+	slices.Reverse(list)
+	return list, err
 }
 
 // LastGenerations returns at most n generations, newest first.
 func (db *DB) LastGenerations(n int) ([]Generation, error) {
-	all, err := db.generations(func(Generation) bool { return true })
-	if err != nil {
-		return nil, err
-	}
+	return db.generations(n, func(Generation) bool { return true })
+}
+
+// generations returns at most n that are wanted, newest first.
+func (db *DB) generations(n int, want func(Generation) bool) ([]Generation, error) {
 	var list []Generation
-	for i := len(all) - 1; i >= 0 && len(list) < n; i-- {
-		list = append(list, all[i])
+	err := db.bolt.View(func(tx *bolt.Tx) error {
+		c := tx.Bucket(bucketGenerations).Cursor()
+		for k, raw := c.Last(); k != nil && len(list) < n; k, raw = c.Prev() {
+			var g Generation
+			if err := json.Unmarshal(raw, &g); err != nil {
+				return fmt.Errorf("read generation %x: %w", k, err)
+			}
+			if want(g) {
+				list = append(list, g)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list generations: %w", err)
 	}
 	return list, nil
 }

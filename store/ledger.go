@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -11,48 +12,6 @@ import (
 	"github.com/codex-supervisor/codex-supervisor/internal/reason"
 	"github.com/codex-supervisor/codex-supervisor/internal/task"
 )
-
-// AttemptKind says what an attempt's prompt was.
-type AttemptKind string
-
-// The kinds of attempts.
-const (
-	// First sends the task.
-	First AttemptKind = "first"
-	// Again sends the task once more: it never reached the model, or it is a
-	// non-owner's second try on a fresh thread.
-	Again AttemptKind = "again"
-	// Continuation goes on with a turn that was cut off.
-	Continuation AttemptKind = "continuation"
-	// Resumed goes on with a turn that a usage limit stopped.
-	Resumed AttemptKind = "resumed"
-	// EmptyRetry asks for the answer that a completed turn did not give.
-	EmptyRetry AttemptKind = "empty_retry"
-	// AfreshRetry sends the task after a compaction, or on a fresh thread,
-	// because the conversation no longer fitted.
-	AfreshRetry AttemptKind = "afresh_retry"
-)
-
-// Attempt is one try at answering a task: one turn.
-type Attempt struct {
-	N          int           `json:"n"` // from 1
-	Kind       AttemptKind   `json:"kind"`
-	Generation uint64        `json:"generation"`
-	BootID     string        `json:"boot_id"`
-	ThreadID   string        `json:"thread_id"`
-	NewThread  bool          `json:"new_thread,omitempty"` // this attempt's turn is the thread's first
-	Ephemeral  bool          `json:"ephemeral,omitempty"`
-	TurnID     string        `json:"turn_id,omitempty"`
-	TurnSeen   bool          `json:"turn_seen,omitempty"` // turn/started came
-	Began      time.Time     `json:"began"`
-	Ended      time.Time     `json:"ended,omitzero"`
-	Stopping   reason.Reason `json:"stopping,omitempty"` // we were stopping it, and why
-	End        reason.Reason `json:"end,omitempty"`
-}
-
-// ClientID is what the attempt's user message carries through Codex: unique for
-// each attempt, since Codex stores a repeated id twice.
-func (a Attempt) ClientID(taskID string) string { return fmt.Sprintf("%s/%d", taskID, a.N) }
 
 // State is how far a task's row is.
 type State string
@@ -84,8 +43,13 @@ type Declined struct {
 	At     time.Time `json:"at"`
 }
 
-// maxDeclined bounds a row: a model may ask for ever.
-const maxDeclined = 50
+// Bounds of a row: a model may ask for ever, and texts come from outside.
+const (
+	maxDeclined = 50
+	maxMethod   = 200
+	maxAttempts = 50
+	maxText     = 2000
+)
 
 // Row is the ledger's record of one task.
 type Row struct {
@@ -111,25 +75,35 @@ type Row struct {
 	Notice      string        `json:"notice,omitempty"` // said above the reply
 }
 
-// ErrNoRow says that the ledger knows nothing of a task.
-var ErrNoRow = errors.New("no ledger row")
+// Errors of writing a row.
+var (
+	// ErrNoRow says that the ledger knows nothing of a task.
+	ErrNoRow = errors.New("no ledger row")
+	// ErrNotOpen says that a task's reply is committed already: an attempt more
+	// could answer it twice.
+	ErrNotOpen = errors.New("the ledger row is not open")
+)
 
 // Begin commits an attempt: to the task's row, or to row when there is none yet.
 // The attempt's number is set here. It is durable when Begin returns.
 func (db *DB) Begin(row Row, a Attempt) (Row, error) {
+	row.State = StateOpen
 	return db.Upsert(row, func(r *Row) error {
-		if r.State == StateSettled {
-			return fmt.Errorf("task %s is settled", r.TaskID)
+		if r.State != StateOpen {
+			return ErrNotOpen
 		}
-		a.N = len(r.Attempts) + 1
+		a.N = 1
+		if n := len(r.Attempts); n > 0 {
+			a.N = r.Attempts[n-1].N + 1
+		}
 		r.Attempts = append(r.Attempts, a)
 		r.Notice = row.Notice
-		r.State = StateOpen
 		return nil
 	})
 }
 
-// Update changes a row in one transaction; an error of change rolls back.
+// Update changes a row in one transaction; an error of change rolls back. change
+// runs inside the transaction and must not use the store.
 func (db *DB) Update(taskID string, change func(*Row) error) (Row, error) {
 	return db.write(taskID, nil, change)
 }
@@ -141,175 +115,112 @@ func (db *DB) Upsert(row Row, change func(*Row) error) (Row, error) {
 
 func (db *DB) write(taskID string, fresh *Row, change func(*Row) error) (Row, error) {
 	var row Row
-	err := db.bolt.Update(func(tx *bolt.Tx) error {
-		ledger := tx.Bucket(bucketLedger)
-		raw := ledger.Get([]byte(taskID))
+	err := db.update(func(tx *bolt.Tx) error {
+		old, known, err := readRow(tx, []byte(taskID))
 		switch {
-		case raw != nil:
-			row = Row{}
-			if err := json.Unmarshal(raw, &row); err != nil {
-				return err
-			}
-		case fresh != nil:
-			row = *fresh
-			if row.State == "" {
-				row.State = StateOpen
-			}
-		default:
+		case err != nil:
+			return err
+		case known:
+			row = old
+		case fresh == nil:
 			return ErrNoRow
+		default:
+			row = *fresh
+			row.Attempts, row.Declined = slices.Clone(fresh.Attempts), slices.Clone(fresh.Declined)
 		}
-		seen := row.Seen
 		if err := change(&row); err != nil {
 			return err
 		}
-		row.TaskID, row.ChannelName = taskID, readable(row.ChannelName)
-		if len(row.Declined) > maxDeclined {
-			row.Declined = row.Declined[:maxDeclined]
-		}
-		if raw != nil {
-			if err := tx.Bucket(bucketSeen).Delete(seenKey(seen, taskID)); err != nil {
+		row.TaskID = taskID
+		row.fit()
+		if known {
+			if err := dropIndexes(tx, old); err != nil {
 				return err
 			}
 		}
-		if err := tx.Bucket(bucketSeen).Put(seenKey(row.Seen, taskID), nil); err != nil {
+		if err := putIndexes(tx, row); err != nil {
 			return err
 		}
-		if err := setOpen(tx, row); err != nil {
-			return err
-		}
-		return put(ledger, []byte(taskID), row)
+		return put(tx.Bucket(bucketLedger), []byte(taskID), row)
 	})
 	if err != nil {
-		return Row{}, fmt.Errorf("write ledger row %s: %w", taskID, err)
+		return Row{}, fmt.Errorf("write ledger row %s: %w", clip(taskID, maxID), err)
 	}
 	return row, nil
 }
 
-func setOpen(tx *bolt.Tx, row Row) error {
-	if row.State == StateSettled {
-		return tx.Bucket(bucketOpen).Delete([]byte(row.TaskID))
+// fit fills in what a row cannot be without, and bounds it.
+func (r *Row) fit() {
+	if r.State == "" {
+		r.State = StateOpen
 	}
-	return tx.Bucket(bucketOpen).Put([]byte(row.TaskID), nil)
+	if r.Seen.IsZero() {
+		r.Seen = time.Now()
+	}
+	// A file's mtime can be any number; JSON writes years of four digits.
+	if y := r.Queued.UTC().Year(); y < 1 || y > 9998 {
+		r.Queued = time.Time{}
+	}
+	r.ChannelName = readable(r.ChannelName)
+	r.Detail, r.Notice = clip(r.Detail, maxText), clip(r.Notice, maxText)
+	r.Attempts = bound(r.Attempts)
+	if len(r.Declined) > maxDeclined {
+		r.Declined = r.Declined[:maxDeclined]
+	}
+	for i := range r.Declined {
+		r.Declined[i].Method = clip(r.Declined[i].Method, maxMethod)
+	}
+}
+
+// The indexes: open holds the ids of rows that are not settled, so that a start
+// after years reads a handful; seen orders all rows by their arrival.
+
+func putIndexes(tx *bolt.Tx, row Row) error {
+	if row.State != StateSettled {
+		if err := tx.Bucket(bucketOpen).Put([]byte(row.TaskID), nil); err != nil {
+			return err
+		}
+	}
+	return tx.Bucket(bucketSeen).Put(seenKey(row.Seen, row.TaskID), nil)
+}
+
+func dropIndexes(tx *bolt.Tx, row Row) error {
+	if err := tx.Bucket(bucketOpen).Delete([]byte(row.TaskID)); err != nil {
+		return err
+	}
+	return tx.Bucket(bucketSeen).Delete(seenKey(row.Seen, row.TaskID))
 }
 
 func seenKey(at time.Time, id string) []byte {
 	return append(number(uint64(max(at.UnixNano(), 0))), id...)
 }
 
-// Row returns a task's row.
-func (db *DB) Row(taskID string) (Row, bool, error) {
-	var row Row
-	found := false
-	err := db.bolt.View(func(tx *bolt.Tx) error {
-		raw := tx.Bucket(bucketLedger).Get([]byte(taskID))
-		if raw == nil {
-			return nil
+// checkIndexes says where an index and the rows do not agree.
+func checkIndexes(tx *bolt.Tx) error {
+	var faults []error
+	rows, open := 0, 0
+	err := tx.Bucket(bucketLedger).ForEach(func(id, raw []byte) error {
+		rows++
+		var row Row
+		if err := json.Unmarshal(raw, &row); err != nil {
+			return fmt.Errorf("row %s: %w", id, err)
 		}
-		found = true
-		return json.Unmarshal(raw, &row)
-	})
-	if err != nil {
-		return Row{}, false, fmt.Errorf("read ledger row %s: %w", taskID, err)
-	}
-	return row, found, nil
-}
-
-// OpenRows returns the rows that are not settled, in the order of their ids.
-func (db *DB) OpenRows() ([]Row, error) {
-	var rows []Row
-	err := db.bolt.View(func(tx *bolt.Tx) error {
-		return tx.Bucket(bucketOpen).ForEach(func(id, _ []byte) error {
-			return appendRow(&rows, tx, id)
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list open rows: %w", err)
-	}
-	return rows, nil
-}
-
-func appendRow(rows *[]Row, tx *bolt.Tx, id []byte) error {
-	var row Row
-	if err := json.Unmarshal(tx.Bucket(bucketLedger).Get(id), &row); err != nil {
-		return fmt.Errorf("read ledger row %s: %w", id, err)
-	}
-	*rows = append(*rows, row)
-	return nil
-}
-
-// Rows returns at most limit rows, the last seen first.
-func (db *DB) Rows(limit int) ([]Row, error) {
-	var rows []Row
-	err := db.bolt.View(func(tx *bolt.Tx) error {
-		c := tx.Bucket(bucketSeen).Cursor()
-		for k, _ := c.Last(); k != nil && len(rows) < limit; k, _ = c.Prev() {
-			if err := appendRow(&rows, tx, k[8:]); err != nil {
-				return err
+		if row.State != StateSettled {
+			open++
+			if tx.Bucket(bucketOpen).Get(id) == nil {
+				faults = append(faults, fmt.Errorf("row %s is not listed as open", id))
 			}
+		}
+		if tx.Bucket(bucketSeen).Get(seenKey(row.Seen, row.TaskID)) == nil {
+			faults = append(faults, fmt.Errorf("row %s is not listed by its arrival", id))
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list rows: %w", err)
+	if n := tx.Bucket(bucketOpen).Stats().KeyN; n != open {
+		faults = append(faults, fmt.Errorf("%d rows are listed as open, %d are", n, open))
 	}
-	return rows, nil
-}
-
-// DeleteRow forgets a task. One that is not known is no error.
-func (db *DB) DeleteRow(taskID string) error {
-	_, err := db.Prune(func(r Row) bool { return r.TaskID == taskID })
-	return err
-}
-
-// pruneBatch bounds a transaction of Prune, so that no attempt waits long for it.
-const pruneBatch = 500
-
-// Prune forgets the rows that drop says yes to, and returns how many. drop is
-// called inside a transaction and must not use the store.
-func (db *DB) Prune(drop func(Row) bool) (int, error) {
-	total := 0
-	var after []byte
-	for done := false; !done; {
-		dropped := 0
-		err := db.bolt.Update(func(tx *bolt.Tx) error {
-			dropped = 0
-			ledger := tx.Bucket(bucketLedger)
-			c := ledger.Cursor()
-			k, raw := c.First()
-			if after != nil {
-				if k, raw = c.Seek(after); k != nil && string(k) == string(after) {
-					k, raw = c.Next()
-				}
-			}
-			var gone []Row
-			n := 0
-			for ; k != nil && n < pruneBatch; k, raw = c.Next() {
-				var row Row
-				if err := json.Unmarshal(raw, &row); err != nil {
-					return fmt.Errorf("read ledger row %s: %w", k, err)
-				}
-				if drop(row) {
-					gone = append(gone, row)
-				}
-				after = append([]byte{}, k...)
-				n++
-			}
-			done = k == nil
-			for _, row := range gone {
-				id := []byte(row.TaskID)
-				for _, err := range []error{ledger.Delete(id), tx.Bucket(bucketOpen).Delete(id), tx.Bucket(bucketSeen).Delete(seenKey(row.Seen, row.TaskID))} {
-					if err != nil {
-						return err
-					}
-				}
-			}
-			dropped = len(gone)
-			return nil
-		})
-		if err != nil {
-			return total, fmt.Errorf("prune ledger: %w", err)
-		}
-		total += dropped
+	if n := tx.Bucket(bucketSeen).Stats().KeyN; n != rows {
+		faults = append(faults, fmt.Errorf("%d rows are listed by their arrival, there are %d", n, rows))
 	}
-	return total, nil
+	return errors.Join(append(faults, err)...)
 }
