@@ -47,6 +47,7 @@ type childOptions struct {
 	replaceDrain time.Duration
 	start        func(ctx context.Context, number uint64) (*generation, error)
 	healed       func(*generation) bool // whether the cause of a hold may have gone
+	stale        func(*generation) bool // whether the login has changed since it started
 	nextNumber   func() (uint64, error)
 	record       func(*generation, childEnd)
 	notify       func(childEvent)
@@ -148,6 +149,7 @@ func (c *child) attend(ctx context.Context, gen *generation) childEnd {
 	defer poll.Stop()
 	var drainEnds <-chan time.Time
 	var replacing childEnd
+	stale := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -165,6 +167,10 @@ func (c *child) attend(ctx context.Context, gen *generation) childEnd {
 		case <-drainEnds:
 			return replacing
 		case <-poll.C:
+			if held == nil && drainEnds == nil && !stale && c.opt.stale(gen) {
+				stale = true
+				c.opt.notify(childStale{gen})
+			}
 			if held == nil || drainEnds != nil {
 				continue
 			}

@@ -26,6 +26,7 @@ type generation struct {
 	pid     int
 	version string
 	started time.Time
+	env     []string         // of the process
 	sources [2]durable.Stamp // of the login and the configuration it began with
 	process *proc.Process
 	client  *rpc.Client
@@ -266,7 +267,12 @@ func checkVersion(v string) error {
 
 // exec runs one command on this very child under one of its profiles.
 func (g *generation) exec(ctx context.Context, p rpc.CommandExecParams) (rpc.CommandExecReply, error) {
-	return g.client.CommandExec(ctx, p)
+	reply, err := g.client.CommandExec(ctx, p)
+	if rpc.FaultOf(err) == rpc.FaultExperimental {
+		// Second best: the same profile on this host, not on the running child.
+		return g.sandbox.SandboxExec(g.env)(ctx, p)
+	}
+	return reply, err
 }
 
 // record is the generation as the store keeps it.

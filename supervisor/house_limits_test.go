@@ -1,6 +1,7 @@
 package supervisor_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -164,8 +165,31 @@ func TestHouse_ThreadTrouble(t *testing.T) {
 			t.Fatal(err)
 		}
 		contains(t, h.owner("b", "[[recall]]"), "ferns")
+		var op *supervisor.OperationError
+		if err := dir.BindThread("c", "01990000-0000-7000-8000-000000000000"); !errors.As(err, &op) || op.Code != supervisor.CodeNotFound {
+			t.Errorf("binding a thread that does not exist: %v", err)
+		}
+		if err := dir.BindThread("c", "../../x"); !errors.As(err, &op) || op.Code != supervisor.CodeInvalid {
+			t.Errorf("binding what is no thread id: %v", err)
+		}
 		if _, err := dir.ResetThread("nowhere"); err == nil {
 			t.Error("reset of an unknown channel succeeded")
 		}
 	})
+}
+
+func TestHouse_NewLoginIsTakenUpWhenIdle(t *testing.T) {
+	h := startHouse(t, nil)
+	id := h.drop(message{channel: "a", tier: task.Owner, text: "[[slow 150]] hello"})
+	h.working(id)
+	h.userFile("auth.json", "{}")
+	if row := h.settled(id); len(row.Attempts) != 1 {
+		t.Errorf("the running turn was cut: %+v", row.Attempts)
+	}
+	h.await("the child with the new login", func(e supervisor.Event) bool {
+		return e.Kind == supervisor.EventChild && e.Child.Generation == 2 && e.Child.State == supervisor.ChildReady
+	})
+	if c := h.child(); c.LastRestart != reason.ChildRecycled {
+		t.Errorf("restarted as %s, want recycled", c.LastRestart)
+	}
 }

@@ -25,7 +25,7 @@ func TestHouse_Turns(t *testing.T) {
 		attempts   int
 	}{
 		{"CommentaryOnlyIsNoAnswer", "[[commentary-only]]", task.Owner, store.Failed, reason.EmptyReply, "[no reply]", 2},
-		{"EmptyOnceIsAskedAgain", "[[empty-once]] hi", task.Owner, store.Answered, reason.Answered, "You said:", 2},
+		{"EmptyOnceIsAskedAgain", "[[empty-once]] hi", task.Owner, store.Answered, reason.Answered, "finished what was left", 2},
 		{"LostCompletionIsRead", "[[lost]] hello", task.Owner, store.Answered, reason.Answered, "hello", 1},
 		{"LostCompletionOfAGuest", "[[lost]] hello", task.Guest, store.Answered, reason.Answered, "hello", 1},
 		{"SaidTwiceAnsweredOnce", "[[twice]] hello", task.Owner, store.Answered, reason.Answered, "hello", 1},

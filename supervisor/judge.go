@@ -56,6 +56,12 @@ func (k *walk) refusedStart(ctx context.Context, err error) (store.AttemptKind, 
 		done, err := k.fail(failure{why: reason.PromptTooLong})
 		return "", done, err
 	}
+	if rpc.FaultOf(err) == rpc.FaultThreadNotFound && !k.reopened && !k.opened.Ephemeral {
+		// Codex had unloaded it behind our back; nothing ran.
+		k.gen.session.Closed(k.opened.ID)
+		k.opened, k.reopened = nil, true
+		return again(k.lastAttempt()), 0, nil
+	}
 	done, err := k.callFailed(ctx, err)
 	return "", done, err
 }

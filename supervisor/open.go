@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -65,7 +66,7 @@ func openWorkDir(opt WorkDirOptions, metrics *Metrics, log *slog.Logger, onEvent
 	w.threads = threads.New(threads.Options{Store: w.store, Logger: log, LockWait: opt.LockWait, CodexHome: w.codexHome})
 	w.spawner = proc.NewSpawner()
 	w.child = newChild(childOptions{
-		replaceDrain: opt.ReplaceDrain, start: w.launch, healed: w.healed,
+		replaceDrain: opt.ReplaceDrain, start: w.launch, healed: w.healed, stale: w.staleLogin,
 		nextNumber: w.store.NextGeneration, record: w.recordEnd,
 		notify:  func(e childEvent) { w.post(msgChild{e}) },
 		watch:   func(s ChildStatus) { w.emit(Event{Kind: EventChild, Reason: s.Reason, Child: &s}) },
@@ -251,6 +252,9 @@ func (w *WorkDir) codexHome() string {
 // files that decide it is no longer what it was when the generation started.
 func (w *WorkDir) healed(g *generation) bool { return g.sources != w.sources() }
 
+// staleLogin says whether the login is another than the generation began with.
+func (w *WorkDir) staleLogin(g *generation) bool { return g.sources[0] != w.sources()[0] }
+
 // sources tells the login and the configuration apart from what they were. It
 // does not compare times with the clock: a file's are coarser.
 func (w *WorkDir) sources() [2]durable.Stamp {
@@ -285,6 +289,7 @@ func (w *WorkDir) launch(ctx context.Context, number uint64) (*generation, error
 	if err != nil {
 		return nil, &startError{why: reason.ConfigBroken, err: err}
 	}
+	w.importBound(home)
 	policy, err := w.newPolicy(home)
 	if err != nil {
 		return nil, &startError{why: reason.ConfigBroken, err: err}
@@ -296,6 +301,7 @@ func (w *WorkDir) launch(ctx context.Context, number uint64) (*generation, error
 	argv := append(append(append([]string{}, w.opt.Codex...), "app-server"), g.sandbox.Args()...)
 	env := append(sandbox.Environment(os.Environ(), w.opt.EnvPass, home.Dir), g.sandbox.Environ()...)
 	env = append(env, w.opt.Env...)
+	g.env = env
 	g.process, err = w.spawner.Start(proc.Spec{Argv: argv, Dir: w.opt.Path, Env: env, NoFile: 65536})
 	if err != nil {
 		return nil, startProblem(err)
@@ -322,6 +328,24 @@ func (w *WorkDir) launch(ctx context.Context, number uint64) (*generation, error
 	w.log.Info("child started", "generation", number, "pid", g.pid, "version", g.version)
 	w.probe(g)
 	return g, nil
+}
+
+// importBound copies the rollouts of bound threads from the user's home into a
+// private one: the thread of somebody's terminal can be bound to a channel. What
+// cannot be found is told by the task that needs it.
+func (w *WorkDir) importBound(home sandbox.Home) {
+	channels, err := w.store.Channels()
+	if err != nil || !home.Private {
+		return
+	}
+	for _, c := range channels {
+		if c.Owner == nil || !c.Owner.Bound {
+			continue
+		}
+		if err := sandbox.ImportRollout(home, home.From, c.Owner.ID); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			w.log.Warn("bound thread not imported", "thread", c.Owner.ID, "error", err)
+		}
+	}
 }
 
 func startProblem(err error) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/codex-supervisor/codex-supervisor/internal/reason"
 	"github.com/codex-supervisor/codex-supervisor/internal/task"
 	"github.com/codex-supervisor/codex-supervisor/rpc"
+	"github.com/codex-supervisor/codex-supervisor/sandbox"
 	"github.com/codex-supervisor/codex-supervisor/store"
 )
 
@@ -198,6 +200,16 @@ func ThreadsOf(channels []store.Channel) []ThreadStatus {
 func (w *WorkDir) BindThread(channel, thread string) error {
 	if channel == "" || thread == "" {
 		return &OperationError{Code: CodeInvalid, Message: "a channel and a thread are needed", Hint: "CHANNEL=THREAD"}
+	}
+	if w.opt.CodexHome == sandbox.HomePrivate {
+		// Also says whether there is such a thread at all.
+		err := sandbox.ImportRollout(sandbox.Home{Dir: w.codexHome()}, w.opt.CodexHomeFrom, thread)
+		if errors.Is(err, fs.ErrNotExist) {
+			return &OperationError{Code: CodeNotFound, Message: "no thread " + thread + " is stored here or in " + w.opt.CodexHomeFrom, Hint: "`codex resume` lists the stored threads of a user"}
+		}
+		if err != nil {
+			return &OperationError{Code: CodeInvalid, Message: err.Error(), Hint: "a thread id looks like 019a0000-0000-7000-8000-000000000000"}
+		}
 	}
 	return w.threads.Bind(task.ChannelKey(channel), channel, thread)
 }

@@ -17,6 +17,8 @@ type (
 	childReleased struct{ gen *generation }
 	// childDrains: the generation is to be replaced when its turns have ended.
 	childDrains struct{ gen *generation }
+	// childStale: the login has changed since the generation started.
+	childStale struct{ gen *generation }
 	// childEnded: the generation and every process below it are gone.
 	childEnded struct {
 		gen  *generation
@@ -29,6 +31,7 @@ func (childUp) isChildEvent()       {}
 func (childHolds) isChildEvent()    {}
 func (childReleased) isChildEvent() {}
 func (childDrains) isChildEvent()   {}
+func (childStale) isChildEvent()    {}
 func (childEnded) isChildEvent()    {}
 
 // childOrder is what a work dir, an attempt or an operator asks of a child.

@@ -226,6 +226,16 @@ func (q *queue) unreserve(key flowKey) {
 	}
 }
 
+// active says whether a task of the flow is running.
+func (q *queue) active(key flowKey) bool {
+	for _, k := range q.running {
+		if k == key {
+			return true
+		}
+	}
+	return false
+}
+
 // used counts slots that are taken: running tasks and lost ones.
 func (q *queue) used() int { return len(q.running) + q.lost }
 

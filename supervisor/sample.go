@@ -116,23 +116,38 @@ func (w *WorkDir) probe(g *generation) {
 		return
 	default:
 	}
-	w.probes.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), w.opt.StartTimeout)
-		defer cancel()
-		err := g.sandbox.Probe(ctx, g.exec)
-		if err == nil {
-			set(confinement{})
-			return
+	w.probes.Go(func() { // ends with the generation
+		said := ""
+		for {
+			ctx, cancel := context.WithTimeout(context.Background(), w.opt.StartTimeout)
+			err := g.sandbox.Probe(ctx, g.exec)
+			cancel()
+			if err == nil {
+				set(confinement{})
+				return
+			}
+			select {
+			case <-g.lost():
+				return // says nothing about the next generation
+			default:
+			}
+			set(confinement{why: reason.GuestsUnconfined, detail: oneLine(err.Error(), 200)})
+			if err.Error() != said {
+				said = err.Error()
+				w.log.Error("guest confinement not proven; guests are refused", "error", err, "again_in", probeAgain)
+			}
+			select {
+			case <-g.lost():
+				return
+			case <-time.After(probeAgain):
+			}
 		}
-		select {
-		case <-g.lost():
-			return // says nothing about the next generation
-		default:
-		}
-		w.log.Error("guest confinement not proven; guests are refused", "error", err)
-		set(confinement{why: reason.GuestsUnconfined, detail: oneLine(err.Error(), 200)})
 	})
 }
+
+// probeAgain is when a probe that did not hold is tried once more: what was in
+// its way may have been a moment's load.
+const probeAgain = time.Minute
 
 // publish makes the snapshot that Status returns.
 func (w *WorkDir) publish() {

@@ -72,7 +72,7 @@ func (w *WorkDir) startWaiting(now time.Time) (wake time.Time) {
 			continue
 		case w.queue.noOthers && laneOf(wt.item.Tier) == laneOthers:
 			continue
-		case !w.mayJoin(id):
+		case !w.mayJoin(id), w.queue.active(flowOf(wt.item)):
 			continue
 		}
 		delete(w.waiting, id)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -118,16 +119,21 @@ func (s *Supervisor) Status() Status {
 	return st
 }
 
-// Ready says whether every work dir can answer an owner, and what keeps those
-// that cannot, in words.
-func (s *Supervisor) Ready() (bool, []string) {
-	var problems []string
+// Ready says whether every work dir can answer an owner, and in words what keeps
+// those that cannot, and what else is degraded.
+func (s *Supervisor) Ready() (ok bool, problems []string) {
+	ok = true
 	for _, w := range s.Status().WorkDirs {
 		if w.Child.State != ChildReady && w.Child.State != ChildDraining {
-			problems = append(problems, fmt.Sprintf("%s: child is %s %s", w.Name, w.Child.State, w.Child.Reason))
+			ok = false
+			problems = append(problems, strings.TrimSpace(fmt.Sprintf("%s: child is %s %s", w.Name, w.Child.State, w.Child.Reason)))
+			continue
+		}
+		if !w.Guests.Confined {
+			problems = append(problems, fmt.Sprintf("%s: degraded: guests are refused: %s (%s)", w.Name, w.Guests.Reason, w.Guests.Detail))
 		}
 	}
-	return len(problems) == 0, problems
+	return ok, problems
 }
 
 // Dir finds a work dir by name; an empty name is the only one there is.

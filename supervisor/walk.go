@@ -46,13 +46,14 @@ type walk struct {
 	show   func(func(*RunningTask))
 	log    *slog.Logger
 
-	row    store.Row
-	task   task.Task
-	room   *sandbox.Room
-	opened *threads.Opened
-	notice string
-	fresh  bool // the next turn needs a new thread
-	lost   bool // the turn was abandoned and still holds its slot
+	row      store.Row
+	task     task.Task
+	room     *sandbox.Room
+	opened   *threads.Opened
+	notice   string
+	fresh    bool // the next turn needs a new thread
+	reopened bool // the thread had been unloaded and was opened once more
+	lost     bool // the turn was abandoned and still holds its slot
 }
 
 func (k *walk) run(ctx context.Context) walkEnd {

@@ -48,6 +48,7 @@ type WorkDir struct {
 	gen      *generation
 	taking   bool // gen takes new turns
 	held     *hold
+	stale    bool // gen began with another login
 	paused   bool
 	stopping bool
 	walks    sync.WaitGroup
@@ -224,8 +225,14 @@ func (w *WorkDir) childSaid(e childEvent) {
 			w.taking = false
 			w.checkDrained()
 		}
+	case childStale:
+		if w.gen == e.gen {
+			w.stale = true
+			w.replaceStale()
+		}
 	case childEnded:
 		if w.gen == e.gen {
+			w.stale = false
 			w.gen, w.taking, w.held = nil, false, nil
 		}
 		t := w.tally(e.gen.number)
@@ -317,13 +324,14 @@ func (w *WorkDir) walkEnded(m msgWalk) {
 		// would have had.
 		w.take(itemFrom(r.item, m.walk.task))
 	case walkUnpublished:
-		w.wait(&waiting{item: r.item, offline: m.walk.gen == nil, end: m.walk.known, tries: m.walk.tries + 1, after: time.Now().Add(retryAfter(m.walk.tries))})
+		w.wait(&waiting{item: r.item, reserved: m.walk.gen != nil, offline: m.walk.gen == nil, end: m.walk.known, tries: m.walk.tries + 1, after: time.Now().Add(retryAfter(m.walk.tries))})
 	}
 	if r.gen != 0 {
 		w.tally(r.gen).walks--
 		w.count(r.gen)
 	}
 	w.replaceLost()
+	w.replaceStale()
 	w.checkDrained()
 }
 
@@ -344,6 +352,16 @@ func (w *WorkDir) replaceLost() {
 			detail: fmt.Sprintf("%d abandoned guest turns", w.queue.lost),
 		})
 	}
+}
+
+// replaceStale replaces a child whose login has changed since it started, as
+// soon as that costs nobody a turn: a running app-server may keep the old one.
+func (w *WorkDir) replaceStale() {
+	if !w.stale || w.gen == nil || !w.taking || w.turnsRunning() > 0 {
+		return
+	}
+	w.stale = false
+	w.child.order(childOrder{what: orderReplace, gen: w.gen.number, why: reason.ChildRecycled, detail: "the login has changed"})
 }
 
 func (w *WorkDir) turnTimeout(t task.Tier) time.Duration {
