@@ -31,8 +31,8 @@ func newRunCommand(env *environment) *cobra.Command {
 		Long: `Run the service in the foreground until SIGTERM or Ctrl-C.
 
 It answers every DIR/tasks/ID.txt with DIR/results/ID.txt. Flags describe one
-work dir; --config describes any number of them. What the service has to remember
-lies in its state dir, which is outside the work dir: --state, else
+work dir; --config describes any number of them. What the service has to
+remember lies in its state dir, which is outside the work dir: --state, else
 $STATE_DIRECTORY/NAME (systemd), else ~/.local/state/codex-supervisor/NAME.
 
 The first signal lets running turns finish (drain_timeout, 30s); a second one

@@ -20,11 +20,11 @@ type threadsOptions struct {
 
 func newThreadsCommand(env *environment) *cobra.Command {
 	return group("threads", "List, show, bind or reset the threads of channels", `Every channel has one Codex thread for its owners, which remembers. Everybody
-else's messages run on threads that end with their turn; the last 20 of a channel
-are listed, and never used again.
+else's messages run on threads that end with their turn; the last 20 of a
+channel are listed, and never used again.
 
-CHANNEL is the channel_id of the task files, or the channel's key (or the first 8
-digits that status shows). Tasks without a channel_id share the channel "default".`,
+CHANNEL is the channel_id of the task files, or the channel's key ("show" takes
+its first 8 digits too). Tasks without a channel_id share the key "default".`,
 		newThreadsListCommand(env), newThreadsShowCommand(env), newThreadsBindCommand(env), newThreadsResetCommand(env))
 }
 
