@@ -81,8 +81,10 @@ func TestCodex_Calls(t *testing.T) {
 	if err != nil || account.LoginMissing() {
 		t.Errorf("account/read: %+v, %v", account, err)
 	}
-	started, err := c.ThreadStart(ctx, rpc.ThreadStartParams{Cwd: home, ApprovalPolicy: "never", Ephemeral: true,
-		Config: map[string]any{"default_permissions": ":read-only"}, BaseInstructions: "b", DeveloperInstructions: "d"})
+	started, err := c.ThreadStart(ctx, rpc.ThreadStartParams{
+		Cwd: home, ApprovalPolicy: "never", Ephemeral: true,
+		Config: map[string]any{"default_permissions": ":read-only"}, BaseInstructions: "b", DeveloperInstructions: "d",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

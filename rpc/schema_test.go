@@ -50,13 +50,18 @@ func TestSchema(t *testing.T) {
 
 	thread := rpc.Thread{ID: "t", Status: rpc.ThreadStatus{Type: rpc.ThreadActive}, Cwd: "/w", CLIVersion: "0.0.0", ModelProvider: "m"}
 	failed := rpc.Turn{ID: "u", Status: rpc.TurnFailed, StartedAt: ptr(int64(1)), Error: &rpc.TurnError{
-		Message: "m", CodexErrorInfo: rpc.ErrorInfo{Kind: rpc.ErrResponseTooManyFailedAttempts, HTTPStatus: 429}}}
-	whole := rpc.Turn{ID: "u", Status: rpc.TurnCompleted, ItemsView: "summary", Items: []rpc.Item{
-		{Type: rpc.ItemUserMessage, ID: "1", Text: "x", ClientID: "a/1"}, {Type: rpc.ItemUserMessage, ID: "1"},
-		{Type: rpc.ItemAgentMessage, ID: "2", Text: "y", Phase: rpc.PhaseFinalAnswer}, {Type: rpc.ItemAgentMessage, ID: "3"},
+		Message: "m", CodexErrorInfo: rpc.ErrorInfo{Kind: rpc.ErrResponseTooManyFailedAttempts, HTTPStatus: 429},
 	}}
-	reply := rpc.ThreadReply{Thread: thread, Model: "m", ModelProvider: "p", Cwd: "/w", ApprovalPolicy: json.RawMessage(`"never"`), ApprovalsReviewer: "user",
-		Sandbox: rpc.SandboxInfo{Type: "readOnly", NetworkAccess: false}, ActivePermissionProfile: &rpc.ProfileRef{ID: "p"}, InstructionSources: []string{}}
+	whole := rpc.Turn{ID: "u", Status: rpc.TurnCompleted, ItemsView: "summary", Items: []rpc.Item{
+		{Type: rpc.ItemUserMessage, ID: "1", Text: "x", ClientID: "a/1"},
+		{Type: rpc.ItemUserMessage, ID: "1"},
+		{Type: rpc.ItemAgentMessage, ID: "2", Text: "y", Phase: rpc.PhaseFinalAnswer},
+		{Type: rpc.ItemAgentMessage, ID: "3"},
+	}}
+	reply := rpc.ThreadReply{
+		Thread: thread, Model: "m", ModelProvider: "p", Cwd: "/w", ApprovalPolicy: json.RawMessage(`"never"`), ApprovalsReviewer: "user",
+		Sandbox: rpc.SandboxInfo{Type: "readOnly", NetworkAccess: false}, ActivePermissionProfile: &rpc.ProfileRef{ID: "p"}, InstructionSources: []string{},
+	}
 
 	t.Run("Replies", func(t *testing.T) {
 		schemas.Check(t, "InitializeResponse", rpc.InitializeReply{UserAgent: "a/1", CodexHome: "/h", PlatformFamily: "unix", PlatformOS: "linux"})

@@ -272,9 +272,11 @@ func TestClient_OversizedIsNotKept(t *testing.T) {
 	var notes []string
 	in, other := io.Pipe()
 	defer func() { _ = in.Close() }()
-	client := rpc.New(rpc.Options{In: other, Out: &endless{left: 256 << 20}, MaxLine: 1 << 20,
+	client := rpc.New(rpc.Options{
+		In: other, Out: &endless{left: 256 << 20}, MaxLine: 1 << 20,
 		OnBadLine:      func(b rpc.BadLine) { bad = append(bad, b) },
-		OnNotification: func(n rpc.Notification) { notes = append(notes, n.Method) }})
+		OnNotification: func(n rpc.Notification) { notes = append(notes, n.Method) },
+	})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_ = client.Serve(context.Background())

@@ -72,41 +72,69 @@ func TestClient_Wire(t *testing.T) {
 		{name: "method and result", line: `{"method":"x","result":{}}`, bad: rpc.BadShape},
 		{name: "oversized junk", line: `[` + big + `]`, bad: rpc.BadOversized},
 
-		{name: "notification", line: `{"method":"turn/started","params":{"threadId":"T","turn":{"id":"U"}},"emittedAtMs":1}`,
-			note: &rpc.Notification{Method: "turn/started", ThreadID: "T", TurnID: "U", Params: json.RawMessage(`{"threadId":"T","turn":{"id":"U"}}`)}},
-		{name: "params verbatim", line: `{"method":"new/thing","params":{"z":1.0,"a":"<&>","a":12345678901234567890}}`,
-			note: &rpc.Notification{Method: "new/thing", Params: json.RawMessage(`{"z":1.0,"a":"<&>","a":12345678901234567890}`)}},
+		{
+			name: "notification", line: `{"method":"turn/started","params":{"threadId":"T","turn":{"id":"U"}},"emittedAtMs":1}`,
+			note: &rpc.Notification{Method: "turn/started", ThreadID: "T", TurnID: "U", Params: json.RawMessage(`{"threadId":"T","turn":{"id":"U"}}`)},
+		},
+		{
+			name: "params verbatim", line: `{"method":"new/thing","params":{"z":1.0,"a":"<&>","a":12345678901234567890}}`,
+			note: &rpc.Notification{Method: "new/thing", Params: json.RawMessage(`{"z":1.0,"a":"<&>","a":12345678901234567890}`)},
+		},
 		{name: "params of another shape", line: `{"method":"x","params":[1]}`, note: &rpc.Notification{Method: "x", Params: json.RawMessage(`[1]`)}},
-		{name: "ids of another type", line: `{"method":"x","params":{"threadId":5,"turnId":"U"}}`,
-			note: &rpc.Notification{Method: "x", TurnID: "U", Params: json.RawMessage(`{"threadId":5,"turnId":"U"}`)}},
+		{
+			name: "ids of another type", line: `{"method":"x","params":{"threadId":5,"turnId":"U"}}`,
+			note: &rpc.Notification{Method: "x", TurnID: "U", Params: json.RawMessage(`{"threadId":5,"turnId":"U"}`)},
+		},
 		{name: "request with null id", line: `{"method":"x","id":null}`, note: &rpc.Notification{Method: "x"}},
-		{name: "oversized turn/completed", bad: rpc.BadOversized,
+		{
+			name: "oversized turn/completed", bad: rpc.BadOversized,
 			line: `{"method":"turn/completed","params":{"threadId":"T","turn":{"id":"U","rootTurnId":"R","items":[{"type":"agentMessage","id":"m","text":"` + big + `"}],"status":"completed"}},"emittedAtMs":1}`,
-			note: &rpc.Notification{Method: "turn/completed", ThreadID: "T", TurnID: "U", Oversized: true}},
-		{name: "oversized item/completed", bad: rpc.BadOversized,
+			note: &rpc.Notification{Method: "turn/completed", ThreadID: "T", TurnID: "U", Oversized: true},
+		},
+		{
+			name: "oversized item/completed", bad: rpc.BadOversized,
 			line: `{"method":"item/completed","params":{"item":{"type":"agentMessage","id":"m","text":"` + big + `","turnId":"no"},"threadId":"T","turnId":"U","completedAtMs":1},"emittedAtMs":1}`,
-			note: &rpc.Notification{Method: "item/completed", ThreadID: "T", TurnID: "U", Oversized: true}},
+			note: &rpc.Notification{Method: "item/completed", ThreadID: "T", TurnID: "U", Oversized: true},
+		},
 
-		{name: "odd request id", line: `{"id":-3,"method":"item/tool/call","params":{"threadId":"T","turnId":"U"}}`, bad: rpc.BadID,
-			ask: &rpc.ServerRequest{Method: "item/tool/call", ThreadID: "T", TurnID: "U", Answer: rpc.AnswerError}, wrote: `{"error":{"code":-32600,"message":"unsupported id"},"id":-3}`},
-		{name: "float request id", line: `{"id":1.5,"method":"x"}`, bad: rpc.BadID,
-			ask: &rpc.ServerRequest{Method: "x", Answer: rpc.AnswerError}, wrote: `{"error":{"code":-32600,"message":"unsupported id"},"id":1.5}`},
-		{name: "huge request id", line: `{"id":9223372036854775808,"method":"x"}`, bad: rpc.BadID,
-			ask: &rpc.ServerRequest{Method: "x", Answer: rpc.AnswerError}, wrote: `{"error":{"code":-32600,"message":"unsupported id"},"id":9223372036854775808}`},
-		{name: "request and reply at once", line: `{"id":1,"method":"x","result":{}}`, bad: rpc.BadShape,
-			ask: &rpc.ServerRequest{Method: "x", Answer: rpc.AnswerError}, wrote: `{"error":{"code":-32600,"message":"neither request nor reply"},"id":1}`},
-		{name: "malformed request", line: `{"method":"x","id":4,"params":{]}`, bad: rpc.BadMalformed,
-			ask: &rpc.ServerRequest{Method: "x", Answer: rpc.AnswerError}, wrote: `{"error":{"code":-32600,"message":"invalid JSON"},"id":4}`},
-		{name: "malformed request and reply at once", line: `{"id":1,"method":"x","result":[}`, bad: rpc.BadMalformed,
-			ask: &rpc.ServerRequest{Method: "x", Answer: rpc.AnswerError}, wrote: `{"error":{"code":-32600,"message":"invalid JSON"},"id":1}`},
-		{name: "oversized request", bad: rpc.BadOversized,
+		{
+			name: "odd request id", line: `{"id":-3,"method":"item/tool/call","params":{"threadId":"T","turnId":"U"}}`, bad: rpc.BadID,
+			ask: &rpc.ServerRequest{Method: "item/tool/call", ThreadID: "T", TurnID: "U", Answer: rpc.AnswerError}, wrote: `{"error":{"code":-32600,"message":"unsupported id"},"id":-3}`,
+		},
+		{
+			name: "float request id", line: `{"id":1.5,"method":"x"}`, bad: rpc.BadID,
+			ask: &rpc.ServerRequest{Method: "x", Answer: rpc.AnswerError}, wrote: `{"error":{"code":-32600,"message":"unsupported id"},"id":1.5}`,
+		},
+		{
+			name: "huge request id", line: `{"id":9223372036854775808,"method":"x"}`, bad: rpc.BadID,
+			ask: &rpc.ServerRequest{Method: "x", Answer: rpc.AnswerError}, wrote: `{"error":{"code":-32600,"message":"unsupported id"},"id":9223372036854775808}`,
+		},
+		{
+			name: "request and reply at once", line: `{"id":1,"method":"x","result":{}}`, bad: rpc.BadShape,
+			ask: &rpc.ServerRequest{Method: "x", Answer: rpc.AnswerError}, wrote: `{"error":{"code":-32600,"message":"neither request nor reply"},"id":1}`,
+		},
+		{
+			name: "malformed request", line: `{"method":"x","id":4,"params":{]}`, bad: rpc.BadMalformed,
+			ask: &rpc.ServerRequest{Method: "x", Answer: rpc.AnswerError}, wrote: `{"error":{"code":-32600,"message":"invalid JSON"},"id":4}`,
+		},
+		{
+			name: "malformed request and reply at once", line: `{"id":1,"method":"x","result":[}`, bad: rpc.BadMalformed,
+			ask: &rpc.ServerRequest{Method: "x", Answer: rpc.AnswerError}, wrote: `{"error":{"code":-32600,"message":"invalid JSON"},"id":1}`,
+		},
+		{
+			name: "oversized request", bad: rpc.BadOversized,
 			line:  `{"method":"item/fileChange/requestApproval","id":0,"params":{"threadId":"T","turnId":"U","reason":"` + big + `"}}`,
 			ask:   &rpc.ServerRequest{Method: "item/fileChange/requestApproval", ThreadID: "T", TurnID: "U", Answer: rpc.AnswerError},
-			wrote: `{"error":{"code":-32600,"message":"too large"},"id":0}`},
-		{name: "request id collides with ours", line: `{"id":1,"method":"item/tool/requestUserInput","params":{"threadId":"T"}}`,
-			ask: &rpc.ServerRequest{Method: "item/tool/requestUserInput", ThreadID: "T", Answer: rpc.AnswerDeclined}, wrote: `{"id":1,"jsonrpc":"2.0","result":{"answers":{}}}`},
-		{name: "string request id", line: `{"id":"a\"b","method":"no/such","params":{}}`,
-			ask: &rpc.ServerRequest{Method: "no/such", Answer: rpc.AnswerError}, wrote: `{"error":{"code":-32601,"message":"not supported by this client"},"id":"a\"b","jsonrpc":"2.0"}`},
+			wrote: `{"error":{"code":-32600,"message":"too large"},"id":0}`,
+		},
+		{
+			name: "request id collides with ours", line: `{"id":1,"method":"item/tool/requestUserInput","params":{"threadId":"T"}}`,
+			ask: &rpc.ServerRequest{Method: "item/tool/requestUserInput", ThreadID: "T", Answer: rpc.AnswerDeclined}, wrote: `{"id":1,"jsonrpc":"2.0","result":{"answers":{}}}`,
+		},
+		{
+			name: "string request id", line: `{"id":"a\"b","method":"no/such","params":{}}`,
+			ask: &rpc.ServerRequest{Method: "no/such", Answer: rpc.AnswerError}, wrote: `{"error":{"code":-32601,"message":"not supported by this client"},"id":"a\"b","jsonrpc":"2.0"}`,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := newPeer(t, rpc.Options{MaxLine: limit})

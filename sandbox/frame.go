@@ -133,8 +133,13 @@ func (f Frame) operator() string {
 func (f Frame) inner(b *strings.Builder) {
 	t := f.Task
 	for _, v := range []struct{ name, value string }{
-		{"From", t.Sender}, {"From id", t.SenderID}, {"Room", t.Room}, {"Source", t.Source},
-		{"Kind", t.Interaction}, {"Sent", t.Timestamp}, {"Message id", t.SourceMessageID},
+		{"From", t.Sender},
+		{"From id", t.SenderID},
+		{"Room", t.Room},
+		{"Source", t.Source},
+		{"Kind", t.Interaction},
+		{"Sent", t.Timestamp},
+		{"Message id", t.SourceMessageID},
 	} {
 		if value := oneLine(v.value, maxValue); value != "" {
 			fmt.Fprintf(b, "%s: %s\n", v.name, value)

@@ -58,8 +58,11 @@ var links = [...]struct {
 	// missing, and a dangling link would be in its way.
 	always bool
 }{
-	{"auth.json", true}, {".credentials.json", true},
-	{"skills", false}, {"rules", false}, {"plugins", false},
+	{"auth.json", true},
+	{".credentials.json", true},
+	{"skills", false},
+	{"rules", false},
+	{"plugins", false},
 }
 
 // PrepareHome makes the CODEX_HOME of a child ready. For a private one it is

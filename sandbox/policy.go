@@ -154,8 +154,13 @@ func (o Options) validate() error {
 		return &OptionError{"shell_env", o.ShellEnv, `use "core" or "login"`}
 	}
 	paths := []struct{ option, value string }{
-		{"path", o.Work}, {"cwd", o.Cwd}, {"tasks", o.Tasks}, {"results", o.Results},
-		{"state", o.State}, {"codex_home", o.CodexHome}, {"codex", o.CodexBinary},
+		{"path", o.Work},
+		{"cwd", o.Cwd},
+		{"tasks", o.Tasks},
+		{"results", o.Results},
+		{"state", o.State},
+		{"codex_home", o.CodexHome},
+		{"codex", o.CodexBinary},
 	}
 	for _, deny := range o.Deny {
 		paths = append(paths, struct{ option, value string }{"config file", deny})
@@ -211,8 +216,12 @@ func (o Options) grant(tier task.Tier, path string) ([]string, error) {
 		return refuse("leads to " + real + ", which " + why)
 	}
 	house := []struct{ name, path string }{
-		{"work dir", o.Work}, {"cwd", o.Cwd}, {"tasks dir", o.Tasks}, {"results dir", o.Results},
-		{"state dir", o.State}, {"CODEX_HOME", o.CodexHome},
+		{"work dir", o.Work},
+		{"cwd", o.Cwd},
+		{"tasks dir", o.Tasks},
+		{"results dir", o.Results},
+		{"state dir", o.State},
+		{"CODEX_HOME", o.CodexHome},
 	}
 	for _, p := range o.Private {
 		house = append(house, struct{ name, path string }{"private dir", p})

@@ -23,7 +23,6 @@ type answer struct {
 	live     map[string]*strings.Builder
 	order    []string // ids of live messages, in order of first text
 	length   int      // bytes of text seen, for status
-	oversize bool     // a message was too large to be read
 }
 
 func newAnswer() *answer { return &answer{live: map[string]*strings.Builder{}} }

@@ -26,7 +26,6 @@ type house struct {
 	t       testing.TB
 	opt     supervisor.Options
 	dir     string
-	env     []string
 	reg     *prometheus.Registry
 	sup     *supervisor.Supervisor
 	stop    context.CancelFunc
@@ -141,12 +140,6 @@ func (h *house) await(what string, want func(supervisor.Event) bool) supervisor.
 			h.t.Fatalf("waited in vain for %s; status %+v", what, h.sup.Status())
 		}
 	}
-}
-
-func (h *house) events0() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.events)
 }
 
 // message is one task file.

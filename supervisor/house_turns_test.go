@@ -14,7 +14,7 @@ import (
 
 func TestHouse_Turns(t *testing.T) {
 	h := startHouse(t, func(o *supervisor.WorkDirOptions) {
-		o.TurnTimeout, o.QuietAfter = 4*time.Second, 200*time.Millisecond
+		o.QuietAfter = 200 * time.Millisecond
 	})
 	for _, c := range []struct {
 		name, text string

@@ -16,7 +16,6 @@ type running struct {
 	cancel  chan reason.Reason
 	gen     uint64 // 0 = needs none
 	stuck   bool   // waits for its generation to end
-	alone   bool
 	started time.Time
 }
 

@@ -366,7 +366,8 @@ func (w *WorkDir) newPolicy(home sandbox.Home) (*sandbox.Policy, error) {
 	return sandbox.New(sandbox.Options{
 		Mode: w.opt.Sandbox, Work: w.opt.Path, Cwd: w.opt.Cwd, Tasks: w.opt.Tasks, Results: w.opt.Results, State: w.opt.State,
 		CodexHome: home.Dir, CodexBinary: w.opt.Codex[0], Deny: []string{w.opt.KeyFile}, Read: read,
-		Model: w.opt.Model, TierModel: models, ShellEnv: w.opt.ShellEnv,
+		Private: append([]string{w.opt.CodexHomeFrom}, w.opt.Private...),
+		Model:   w.opt.Model, TierModel: models, ShellEnv: w.opt.ShellEnv,
 		DeveloperInstructions: home.Instructions, UID: os.Geteuid(), UnsafeRootGuests: w.opt.UnsafeRootGuests, StubChild: w.opt.StubChild,
 	})
 }

@@ -59,6 +59,10 @@ type WorkDirOptions struct {
 	Env           []string // set in the child besides these, NAME=VALUE (tests, demo)
 	ShellEnv      string   // "core" or "login"
 
+	// Private are more directories that no tier may read: other work dirs, the
+	// control socket's.
+	Private []string
+
 	Model   string
 	Sandbox sandbox.Mode
 	Cwd     string // of owner threads; the work dir by default

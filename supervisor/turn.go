@@ -122,7 +122,6 @@ func (t *turn) run(ctx context.Context) turnEnd {
 }
 
 func (t *turn) start() {
-
 	t.call(callStart, callTimeout, func(ctx context.Context) turnCall {
 		if t.spec.compact {
 			_, err := t.gen.client.ThreadCompactStart(ctx, rpc.ThreadCompactStartParams{ThreadID: t.spec.threadID})

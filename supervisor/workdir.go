@@ -29,7 +29,6 @@ type WorkDir struct {
 	source   *inbox.Source
 	rooms    *sandbox.Rooms
 	threads  *threads.Threads
-	policy   *sandbox.Policy
 	child    *child
 	spawner  *proc.Spawner
 	metrics  *workdirMetrics

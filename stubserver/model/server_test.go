@@ -342,7 +342,8 @@ func TestServer_Requests(t *testing.T) {
 		"model": "gpt", "instructions": "base", "extra": 1,
 		"input": []any{
 			map[string]any{"role": "developer", "content": []any{map[string]any{"type": "input_text", "text": "dev"}}},
-			user("first"), map[string]any{"role": "assistant", "content": []any{map[string]any{"type": "output_text", "text": "mine"}}},
+			user("first"),
+			map[string]any{"role": "assistant", "content": []any{map[string]any{"type": "output_text", "text": "mine"}}},
 			map[string]any{"type": "reasoning", "summary": []any{}},
 			map[string]any{"role": "user", "content": []any{map[string]any{"type": "input_text", "text": "a \"quoted\" <scripted>"}, map[string]any{"type": "input_image", "image_url": "data:"}}},
 			output(map[string]any{"odd": 1}),
