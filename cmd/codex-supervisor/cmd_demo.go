@@ -329,7 +329,7 @@ func (d *demo) saw(e supervisor.Event) {
 		d.line("#%s is interrupted: %s", name, e.Reason)
 	case supervisor.EventChild:
 		if c := e.Child; c.Reason != "" || c.State == supervisor.ChildReady {
-			d.line("child %s %s (generation %d)", c.State, c.Reason, c.Generation)
+			d.line("child is %s (generation %d)", strings.TrimSpace(string(c.State)+" "+string(c.Reason)), c.Generation)
 		}
 	case supervisor.EventSettled:
 	}
