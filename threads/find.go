@@ -2,6 +2,7 @@ package threads
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/codex-supervisor/codex-supervisor/rpc"
@@ -21,7 +22,8 @@ const (
 	Interrupted FoundState = "interrupted"
 	InProgress  FoundState = "in_progress"
 	// ThreadMissing: Codex does not know the thread, or cannot read it: no turn
-	// of it was ever stored, or it was removed.
+	// of it was ever stored, or it was removed. Which of the two depends on
+	// whether the attempt made the thread, and only its caller knows that.
 	ThreadMissing FoundState = "thread_missing"
 	// ThreadLocked: another process holds it and it cannot be read.
 	ThreadLocked FoundState = "thread_locked"
@@ -35,37 +37,54 @@ type Found struct {
 	TurnID string
 }
 
-// Paging of the question. An attempt is the newest turn, or a few turns of other
-// clients stand above it.
+// Paging of the question. The attempt is the newest turn, or a few of somebody
+// who shares the thread stand above it.
 const (
-	findPage  = 5
-	findPages = 20
+	findFirst = 5
+	findMore  = 50
+	findTurns = 1000
 )
 
 // Find asks a thread what became of the turn whose user message carries
 // clientID. It goes by that id alone: a status or a number of turns proves
-// nothing. The thread need not be loaded. Errors of the connection come through.
+// nothing. The thread need not be loaded, and may be open elsewhere. An answer
+// that was not had is an error, never NeverStored.
 func (t *Threads) Find(ctx context.Context, client Client, threadID, clientID string) (Found, error) {
-	cursor := ""
-	for range findPages {
-		list, err := client.ThreadTurnsList(ctx, rpc.ThreadTurnsListParams{ThreadID: threadID, Cursor: cursor, Limit: findPage, ItemsView: "summary"})
-		if err != nil {
+	if clientID == "" {
+		return Found{}, fmt.Errorf("find a turn of thread %s by an empty id", threadID)
+	}
+	ask := rpc.ThreadTurnsListParams{ThreadID: threadID, Limit: findFirst, ItemsView: "summary"}
+	for seen := 0; seen < findTurns; {
+		list, err := client.ThreadTurnsList(ctx, ask)
+		switch {
+		case err == nil:
+		case rpc.FaultOf(err) == rpc.FaultReplyTooLarge && ask.Limit > 1:
+			ask.Limit = 1 // whoever wrote novels, one by one they may pass
+			continue
+		default:
 			return notRead(err)
 		}
-		for _, turn := range list.Data {
+		for i, turn := range list.Data {
 			if carries(turn, clientID) {
-				return foundTurn(turn), nil
+				ask.Limit = i + 1
+				return foundTurn(ctx, client, ask, turn)
 			}
 		}
-		if list.NextCursor == "" || len(list.Data) == 0 {
-			break
+		if list.NextCursor == "" {
+			return Found{State: NeverStored}, nil
 		}
-		cursor = list.NextCursor
+		ask.Cursor = list.NextCursor
+		if ask.Limit > 1 {
+			ask.Limit = findMore
+		}
+		seen += max(1, len(list.Data))
 	}
-	return Found{State: NeverStored}, nil
+	return Found{}, fmt.Errorf("find turn %s of thread %s: not among its last %d turns", clientID, threadID, findTurns)
 }
 
+// notRead is for a thread whose turns cannot be listed.
 func notRead(err error) (Found, error) {
+	//exhaustive:ignore whatever else there is says nothing about the turn
 	switch rpc.FaultOf(err) {
 	case rpc.FaultNoRollout, rpc.FaultThreadNotLoaded, rpc.FaultThreadNotFound, rpc.FaultArchived, rpc.FaultInvalidThread:
 		return Found{State: ThreadMissing}, nil
@@ -87,11 +106,16 @@ func carries(turn rpc.Turn, clientID string) bool {
 	return false
 }
 
-func foundTurn(turn rpc.Turn) Found {
+func foundTurn(ctx context.Context, client Client, ask rpc.ThreadTurnsListParams, turn rpc.Turn) (Found, error) {
 	f := Found{TurnID: turn.ID, Err: turn.Error}
 	switch turn.Status {
 	case rpc.TurnCompleted:
-		f.State, f.Reply = Completed, replyOf(turn.Items)
+		f.State = Completed
+		reply, err := replyTo(ctx, client, ask, turn)
+		if err != nil {
+			return Found{}, err
+		}
+		f.Reply = reply
 	case rpc.TurnFailed:
 		f.State = Failed
 	case rpc.TurnInProgress:
@@ -99,27 +123,50 @@ func foundTurn(turn rpc.Turn) Found {
 	default:
 		f.State = Interrupted
 	}
-	return f
+	return f, nil
+}
+
+// replyTo picks the answer of a completed turn. The summary has its last message
+// only; where that one is not marked as the final answer, an earlier one may be,
+// and all items are asked for.
+func replyTo(ctx context.Context, client Client, ask rpc.ThreadTurnsListParams, turn rpc.Turn) (string, error) {
+	reply, final := replyOf(turn.Items)
+	if final {
+		return reply, nil
+	}
+	ask.ItemsView = "full"
+	list, err := client.ThreadTurnsList(ctx, ask)
+	if rpc.FaultOf(err) == rpc.FaultConnection || ctx.Err() != nil {
+		return "", err
+	}
+	for _, whole := range list.Data { // none after any other error: the summary has to do
+		if whole.ID != turn.ID {
+			continue
+		}
+		if better, _ := replyOf(whole.Items); better != "" {
+			reply = better
+		}
+	}
+	return reply, nil
 }
 
 // replyOf picks the answer among stored items: the last message marked final,
 // else the last that is not commentary.
-func replyOf(items []rpc.Item) string {
-	other := ""
+func replyOf(items []rpc.Item) (text string, final bool) {
 	for i := len(items) - 1; i >= 0; i-- {
 		it := items[i]
 		if it.Type != rpc.ItemAgentMessage || strings.TrimSpace(it.Text) == "" {
 			continue
 		}
 		switch it.Phase {
-		case "final_answer":
-			return it.Text
-		case "commentary":
+		case rpc.PhaseFinalAnswer:
+			return it.Text, true
+		case rpc.PhaseCommentary:
 		default:
-			if other == "" {
-				other = it.Text
+			if text == "" {
+				text = it.Text
 			}
 		}
 	}
-	return other
+	return text, false
 }

@@ -1,0 +1,4 @@
+package threads
+
+// HolderIn is holderIn.
+var HolderIn = holderIn
