@@ -1,111 +1,153 @@
 package proc
 
 import (
-	"errors"
-	"io"
+	"bytes"
 	"os"
 	"os/signal"
 	"runtime"
-	"sync"
+	"runtime/debug"
+	"strconv"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// sweepPatience bounds a sweep: a process that waits for a dead disk cannot be
-// ended by anybody, and the service must not hang with it.
-const sweepPatience = 20 * time.Second
-
-// guard is the state of a running guard. Its main goroutine owns it.
+// guard is a subreaper and the one process it was started for: the app-server,
+// or, when it is the keeper, the guard of the app-server. The goroutine that
+// runs it owns it.
 type guard struct {
-	status io.Writer
-	child  *os.Process
-	ended  chan *os.ProcessState
-	swept  int
+	child   *os.Process
+	ended   chan *os.ProcessState
+	signals chan os.Signal
+	keeper  int // pid of the keeper, 0 when this is the keeper
+	patience
+	swept int
 }
 
-// runGuard starts the program, waits for its end or for an order, and returns
-// when no descendant is left.
-func runGuard(argv []string, control io.Reader, status io.Writer) int {
-	// Pdeathsig of the app-server follows this thread, so it must not end.
+// runGuard does a guard's whole work and returns its exit status. It never
+// returns while something below it lives that can be ended.
+func runGuard(d duty, control, status *os.File) int {
+	// Pdeathsig of what is started follows this thread, so it must not end.
 	runtime.LockOSThread()
+	// There is one for each child, for weeks, and it does next to nothing.
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(20)
+	closeInherited()
+	g := &guard{
+		ended: make(chan *os.ProcessState, 1), signals: make(chan os.Signal, 16),
+		keeper: d.keeper, patience: guardPatience,
+	}
+	// Handlers rather than SIG_IGN, which the app-server would inherit. Whoever
+	// signals the guard means the service or everything (systemctl kill, killall);
+	// the service gives its orders through the pipe.
+	signal.Notify(g.signals, syscall.SIGCHLD, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
+	defer signal.Stop(g.signals)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		tell(status, report{Failed: "become subreaper: " + err.Error()})
+		tell(status, failure(os.NewSyscallError("become subreaper", err)))
 		return 1
 	}
-	// Handlers rather than SIG_IGN: ignored signals would stay ignored in the
-	// app-server.
-	parent := os.Getppid()
-	asked := make(chan os.Signal, 16)
-	signal.Notify(asked, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGCHLD)
-	defer signal.Stop(asked)
+	if d.keeper == 0 {
+		return g.keep(d, control, status)
+	}
+	return g.guard(d, control, status)
+}
 
-	g := &guard{status: status, ended: make(chan *os.ProcessState, 1)}
-	child, err := os.StartProcess(argv[0], argv, &os.ProcAttr{
+// keep starts the guard proper and watches over it: a process that is killed
+// cannot sweep, so there is one above it that can.
+func (g *guard) keep(d duty, control, status *os.File) int {
+	g.patience = keeperPatience
+	d.keeper = os.Getpid()
+	err := g.start("/proc/self/exe", d.args(), &os.ProcAttr{
 		Env:   os.Environ(),
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, control, status},
+		// One that it can catch: it must sweep, not die.
+		Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM},
+	})
+	if err != nil {
+		tell(status, failure(err))
+		return 1
+	}
+	_ = control.Close() // only the guard takes orders
+	state := g.attend(nil)
+	left := g.sweep() // nothing, unless the guard was killed
+	tell(status, report{Swept: g.swept, Left: left})
+	return exitCode(state)
+}
+
+// guard starts the app-server, waits for its end or for an order, and sweeps.
+func (g *guard) guard(d duty, control, status *os.File) int {
+	if os.Getppid() != d.keeper {
+		return 1 // the keeper has died before we could be told
+	}
+	setNoFile(d.noFile)
+	restore := levelOOMScore()
+	err := g.start(d.argv[0], d.argv, &os.ProcAttr{
+		Env:   withoutService(os.Environ()),
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	})
+	restore()
 	if err != nil {
-		r := report{Failed: err.Error()}
-		var errno syscall.Errno
-		if errors.As(err, &errno) {
-			r.Errno = int(errno)
-		}
-		tell(status, r)
+		tell(status, failure(err))
 		return 1
 	}
-	g.child = child
-	// Only the app-server may hold its pipes: else its end would not be seen.
-	for _, f := range []*os.File{os.Stdin, os.Stdout, os.Stderr} {
-		_ = f.Close()
-	}
-	var waiting sync.WaitGroup
-	waiting.Go(func() { // ends with the app-server, which the sweep makes sure of
-		state, _ := child.Wait()
-		g.ended <- state
-	})
-	id, err := identify(child.Pid)
-	if err != nil {
-		id = Identity{PID: child.Pid, BootID: BootID()} // it has ended already
-	}
-	tell(status, report{Started: &id})
-
+	child, self := identify(g.child.Pid), identify(os.Getpid())
+	tell(status, report{Started: &child, Guard: &self})
 	orders := make(chan byte)
-	go readOrders(control, orders) // ends with the process: a pipe cannot be waited for otherwise
-	state := g.attend(parent, asked, orders)
+	go readOrders(control, orders) // ends with the process: the pipe may outlive it
+	state := g.attend(orders)
 	left := g.sweep()
-	if state == nil && left == 0 {
-		state = <-g.ended
-	}
-	r := report{Ended: true, Swept: g.swept, Left: left}
-	if state != nil {
-		if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-			r.Signal = unix.SignalName(ws.Signal())
-		} else {
-			r.Code = state.ExitCode()
+	if state == nil {
+		select {
+		case state = <-g.ended:
+		default: // it is among those left
 		}
 	}
+	r := ending(state, unix.SignalName)
+	r.Swept, r.Left = g.swept, left
 	tell(status, r)
-	return 0
+	return exitCode(state)
 }
 
-// attend returns when the sweep is due, with the app-server's state if it ended.
-func (g *guard) attend(parent int, asked <-chan os.Signal, orders <-chan byte) *os.ProcessState {
+// start starts the one process and lets go of its pipes: only it may hold them,
+// else their end would not be seen.
+func (g *guard) start(program string, argv []string, attr *os.ProcAttr) error {
+	child, err := os.StartProcess(program, argv, attr)
+	if err != nil {
+		return err
+	}
+	g.child = child
+	go func() { // ends with the child, which the sweep makes sure of
+		state, _ := child.Wait()
+		g.ended <- state
+	}()
+	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
+		defer null.Close()
+		for fd := range 3 {
+			_ = unix.Dup3(int(null.Fd()), fd, 0)
+		}
+		return nil
+	}
+	for fd := range 3 {
+		_ = unix.Close(fd)
+	}
+	return nil
+}
+
+// attend returns when the sweep is due, with the child's state if it has ended.
+// Until then it collects orphans: they come to a subreaper while the child lives.
+func (g *guard) attend(orders <-chan byte) *os.ProcessState {
 	for {
 		select {
 		case state := <-g.ended:
 			return state
-		case s := <-asked:
-			if s == syscall.SIGCHLD {
+		case s := <-g.signals:
+			switch {
+			case s == syscall.SIGCHLD:
 				g.reap()
-				continue
-			}
-			// Pdeathsig: the thread that started us has died. Any other sender
-			// is not our business; orders come through the pipe.
-			if os.Getppid() != parent {
-				return nil
+			case g.keeper != 0 && os.Getppid() != g.keeper:
+				return nil // Pdeathsig: the keeper was killed
 			}
 		case o, ok := <-orders:
 			switch {
@@ -118,62 +160,47 @@ func (g *guard) attend(parent int, asked <-chan os.Signal, orders <-chan byte) *
 	}
 }
 
-func readOrders(control io.Reader, orders chan<- byte) {
-	defer close(orders)
-	buf := make([]byte, 1)
-	for {
-		if _, err := control.Read(buf); err != nil {
-			return
-		}
-		orders <- buf[0]
-	}
-}
-
-// reap collects orphans that have ended. It goes by pid: wait4(-1) would steal
-// the app-server's status from the goroutine that waits for it.
-func (g *guard) reap() {
-	found, err := below(os.Getpid())
+// closeInherited closes what leaked into this process: descriptors that whoever
+// started the service had left open. Our own are all close-on-exec, so those
+// that are not came from outside.
+func closeInherited() {
+	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return
 	}
-	for _, s := range found {
-		if s.state == 'Z' && s.parent == os.Getpid() && s.pid != g.child.Pid {
-			_, _ = unix.Wait4(s.pid, nil, unix.WNOHANG, nil)
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd < guardFiles {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
 		}
 	}
 }
 
-// sweep kills every descendant until none is left, and returns how many could
-// not be ended. New ones may appear while it kills, so it goes in rounds.
-func (g *guard) sweep() (left int) {
-	deadline := time.Now().Add(sweepPatience)
-	seen := map[int]uint64{}
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		found, err := below(os.Getpid())
-		if err != nil {
-			return 1
-		}
-		living := 0
-		for _, s := range found {
-			if s.state == 'Z' || s.state == 'X' {
-				continue
-			}
-			living++
-			if seen[s.pid] != s.start+1 {
-				seen[s.pid] = s.start + 1
-				if s.pid != g.child.Pid {
-					g.swept++
-				}
-			}
-			_ = unix.Kill(s.pid, unix.SIGKILL)
-		}
-		g.reap()
-		if living == 0 {
-			return 0
-		}
-		if time.Now().After(deadline) {
-			return living
-		}
-		time.Sleep(pause)
+// setNoFile sets the soft limit on descriptors for the program to come.
+func setNoFile(n uint64) {
+	var l unix.Rlimit
+	if n == 0 || unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
+		return
 	}
+	// syscall's, since only that tells the Go runtime, which has raised this
+	// process's own limit to the hard one, not to put the first value back in
+	// the child.
+	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: min(n, l.Max), Max: l.Max})
+}
+
+// levelOOMScore takes a protection from the kernel's OOM killer, which the
+// service may have, off this process while it starts the app-server, and returns
+// what puts it back. An app-server that grew to gigabytes under a score of -900
+// had other processes killed in its place.
+func levelOOMScore() (restore func()) {
+	const file = "/proc/self/oom_score_adj"
+	raw, err := os.ReadFile(file)
+	if err != nil || !bytes.HasPrefix(raw, []byte("-")) {
+		return func() {}
+	}
+	_ = os.WriteFile(file, []byte("0"), 0)
+	return func() { _ = os.WriteFile(file, raw, 0) }
 }

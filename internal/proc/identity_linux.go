@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,23 +35,21 @@ func statOf(pid int) (stat, error) {
 // parseStat reads /proc/PID/stat. The second field is a name in parentheses that
 // may itself hold blanks and parentheses, so fields are counted from the last ')'.
 func parseStat(pid int, raw []byte) (stat, error) {
-	end := bytes.LastIndexByte(raw, ')')
-	if end < 0 {
+	begin, end := bytes.IndexByte(raw, '('), bytes.LastIndexByte(raw, ')')
+	if begin < 0 || end < begin {
 		return stat{}, fmt.Errorf("read stat of pid %d: no name", pid)
 	}
-	f := strings.Fields(string(raw[end+1:]))
+	f := strings.Fields(string(raw[end+1:])) // f[0] is field 3
 	if len(f) < 20 {
 		return stat{}, fmt.Errorf("read stat of pid %d: %d fields", pid, len(f))
 	}
-	parent, err := strconv.Atoi(f[1])
-	if err != nil {
-		return stat{}, fmt.Errorf("read stat of pid %d: parent: %w", pid, err)
+	parent, parentErr := strconv.Atoi(f[1])
+	threads, threadsErr := strconv.Atoi(f[17])
+	start, startErr := strconv.ParseUint(f[19], 10, 64)
+	if err := errors.Join(parentErr, threadsErr, startErr); err != nil {
+		return stat{}, fmt.Errorf("read stat of pid %d: %w", pid, err)
 	}
-	start, err := strconv.ParseUint(f[19], 10, 64)
-	if err != nil {
-		return stat{}, fmt.Errorf("read stat of pid %d: start time: %w", pid, err)
-	}
-	return stat{pid: pid, parent: parent, state: f[0][0], start: start}, nil
+	return stat{pid: pid, parent: parent, name: string(raw[begin+1 : end]), state: f[0][0], threads: threads, start: start}, nil
 }
 
 // processes lists every process that can be seen.
@@ -77,77 +76,28 @@ func processes() ([]stat, error) {
 	return all, nil
 }
 
-// below returns the descendants of a process, zombies included.
-func below(root int) ([]stat, error) {
-	all, err := processes()
+// signal signals this very process through a pidfd that is checked after it was
+// opened: the pid cannot change hands in between.
+func (i Identity) signal(s syscall.Signal) error {
+	if i.PID <= 0 {
+		return os.ErrProcessDone
+	}
+	fd, err := unix.PidfdOpen(i.PID, 0)
 	if err != nil {
-		return nil, err
-	}
-	children := map[int][]stat{}
-	for _, s := range all {
-		children[s.parent] = append(children[s.parent], s)
-	}
-	var found []stat
-	for queue := []int{root}; len(queue) > 0; queue = queue[1:] {
-		for _, s := range children[queue[0]] {
-			found = append(found, s)
-			queue = append(queue, s.pid)
-		}
-	}
-	return found, nil
-}
-
-// Descendants lists the living descendants of a process.
-func Descendants(pid int) ([]Identity, error) {
-	found, err := below(pid)
-	if err != nil {
-		return nil, err
-	}
-	var ids []Identity
-	for _, s := range found {
-		if s.state != 'Z' && s.state != 'X' {
-			ids = append(ids, Identity{PID: s.pid, StartTime: s.start, BootID: BootID()})
-		}
-	}
-	return ids, nil
-}
-
-// SweepStale ends recorded processes of an earlier run and everything below
-// them. Pid, start time and boot must all match, so a reused pid is never hit.
-func SweepStale(ids ...Identity) (killed int, err error) {
-	var errs []error
-	for _, id := range ids {
-		if !id.Alive() {
-			continue
-		}
-		family, err := Descendants(id.PID)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		for _, p := range append([]Identity{id}, family...) {
-			switch err := kill(p); {
-			case err == nil:
-				killed++
-			case !errors.Is(err, unix.ESRCH):
-				errs = append(errs, fmt.Errorf("end %s: %w", p, err))
-			}
-		}
-	}
-	return killed, errors.Join(errs...)
-}
-
-// kill sends SIGKILL through a pidfd that is checked after it was opened, so
-// that the pid cannot change hands in between.
-func kill(id Identity) error {
-	fd, err := unix.PidfdOpen(id.PID, 0)
-	if err != nil {
-		return err
+		return doneOr(err)
 	}
 	defer unix.Close(fd)
-	if !id.Alive() {
-		return unix.ESRCH
+	if _, ok := i.look(); !ok {
+		return os.ErrProcessDone
 	}
-	return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	return doneOr(unix.PidfdSendSignal(fd, s, nil, 0))
+}
+
+func doneOr(err error) error {
+	if errors.Is(err, unix.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return err
 }
 
 // ResidentBytes is the resident memory of a process.
@@ -156,7 +106,11 @@ func ResidentBytes(pid int) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read memory of pid %d: %w", pid, err)
 	}
-	f := strings.Fields(string(raw))
+	return parseStatm(pid, string(raw))
+}
+
+func parseStatm(pid int, raw string) (uint64, error) {
+	f := strings.Fields(raw)
 	if len(f) < 2 {
 		return 0, fmt.Errorf("read memory of pid %d: %d fields", pid, len(f))
 	}

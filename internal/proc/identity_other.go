@@ -1,18 +1,19 @@
-//go:build !linux
+//go:build !linux && !darwin
 
 package proc
 
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 )
 
-// BootID is not known off Linux.
+// BootID is not known here.
 func BootID() string { return "" }
 
-// statOf knows only whether a process exists: there is no start time to compare,
-// so an identity is as good as its pid.
+// statOf knows only whether a process exists. There is no start time to compare,
+// so an identity is as good as its pid, and SweepStale ends nothing.
 func statOf(pid int) (stat, error) {
 	if err := syscall.Kill(pid, 0); err != nil && !errors.Is(err, syscall.EPERM) {
 		return stat{}, fmt.Errorf("look at pid %d: %w", pid, err)
@@ -20,12 +21,14 @@ func statOf(pid int) (stat, error) {
 	return stat{pid: pid, state: 'S'}, nil
 }
 
-// Descendants is not known off Linux.
-func Descendants(int) ([]Identity, error) { return nil, errors.ErrUnsupported }
+func processes() ([]stat, error) { return nil, errors.ErrUnsupported }
 
-// SweepStale does nothing off Linux: without a start time a recorded pid may
-// belong to somebody else by now, and a stranger must never be killed.
-func SweepStale(...Identity) (int, error) { return 0, nil }
+func (i Identity) signal(s syscall.Signal) error {
+	if !i.Alive() {
+		return os.ErrProcessDone
+	}
+	return syscall.Kill(i.PID, s)
+}
 
-// ResidentBytes is not known off Linux.
+// ResidentBytes is not known here.
 func ResidentBytes(int) (uint64, error) { return 0, errors.ErrUnsupported }

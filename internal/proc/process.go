@@ -2,57 +2,69 @@ package proc
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
-// Process is a running program and its guard. Close it when Done has fired.
+// startPatience is how long a guard may take to start a program. Only a dead
+// disk needs as long.
+const startPatience = 30 * time.Second
+
+// Process is a running program and its guards. Close it when Done has fired.
 type Process struct {
 	// Stdin takes write deadlines, Stdout and Stderr read deadlines.
 	Stdin, Stdout, Stderr *os.File
 
-	child, guard Identity
-	control      *os.File
-	done         chan struct{}
-	exit         Exit // written before done is closed
+	child  Identity
+	inner  Identity // the guard, which started the child
+	keeper Identity // above it, ours
+	done   chan struct{}
+	exit   Exit // written before done is closed
 
-	mu     sync.Mutex
-	closed bool // the control pipe
+	mu      sync.Mutex
+	control *os.File // nil once it is closed
 }
 
 // Exit is how a program ended.
 type Exit struct {
-	Code   int    // exit status, when it was not a signal
+	Code   int    // exit status; -1 when a signal ended it or when it is not known
 	Signal string // name of the signal that ended it, else ""
 	Swept  int    // descendants that had to be ended
-	Err    error  // the guard was lost, or something could not be ended
+	Err    error  // the guards were lost, or something could not be ended
 }
 
-// newProcess waits for the guard's word that the program runs.
-func newProcess(program string, guard *os.Process, p *pipes) (*Process, error) {
+// newProcess waits for the guard's word that the program runs. It owns the
+// guard and our ends of the pipes from here on.
+func newProcess(program string, keeper *os.Process, p *pipes) (*Process, error) {
 	status := bufio.NewReader(p.statusR)
+	_ = p.statusR.SetReadDeadline(time.Now().Add(startPatience))
 	first, err := readReport(status)
-	if err != nil || first.Started == nil {
-		p.closeOurs()
-		_, _ = guard.Wait()
-		if err != nil {
-			return nil, &StartError{Program: program, Err: fmt.Errorf("the guard ended: %w", err)}
-		}
-		return nil, startError(program, first)
+	if err == nil && first.Started == nil {
+		err = startReason(first)
 	}
+	if err != nil {
+		p.closeOurs() // the end of the control pipe ends a guard that still works
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			_ = keeper.Kill()
+			go func() { _, _ = keeper.Wait() }() // ends when the disk comes back, or never
+		} else {
+			_, _ = keeper.Wait()
+		}
+		return nil, &StartError{Program: program, Err: err}
+	}
+	_ = p.statusR.SetReadDeadline(time.Time{})
 	proc := &Process{
 		Stdin: p.stdinW, Stdout: p.stdoutR, Stderr: p.stderrR,
-		child: *first.Started, control: p.controlW, done: make(chan struct{}),
+		child: *first.Started, inner: *first.Guard, keeper: identify(keeper.Pid),
+		control: p.controlW, done: make(chan struct{}),
 	}
-	if proc.guard, err = identify(guard.Pid); err != nil {
-		proc.guard = Identity{PID: guard.Pid, BootID: BootID()}
-	}
-	go proc.wait(guard, p.statusR, status) // ends with the guard; Done tells
+	go proc.wait(keeper, p.statusR, status) // ends with the guards; Done tells
 	return proc, nil
 }
 
@@ -60,7 +72,7 @@ func readReport(from *bufio.Reader) (report, error) {
 	var r report
 	line, err := from.ReadBytes('\n')
 	if err != nil {
-		return r, err
+		return r, fmt.Errorf("hear from the guard: %w", err)
 	}
 	if err := json.Unmarshal(line, &r); err != nil {
 		return r, fmt.Errorf("read the guard's report: %w", err)
@@ -68,45 +80,73 @@ func readReport(from *bufio.Reader) (report, error) {
 	return r, nil
 }
 
-// wait reads the guard's last word and waits for its end.
-func (p *Process) wait(guard *os.Process, pipe *os.File, status *bufio.Reader) {
+// wait reads what the guards report until they are gone: both hold the status
+// pipe, so its end is theirs.
+func (p *Process) wait(keeper *os.Process, pipe *os.File, status *bufio.Reader) {
 	defer close(p.done)
 	defer pipe.Close()
-	last, err := readReport(status)
-	_, _ = guard.Wait()
-	p.closeControl()
-	if err != nil {
-		// The guard was killed. The app-server dies with it (Pdeathsig); what
-		// can still be found of it is ended here.
-		killed, sweepErr := SweepStale(p.child)
-		p.exit = Exit{Code: -1, Swept: killed, Err: errors.Join(fmt.Errorf("the guard of %s was lost: %w", p.child, err), sweepErr)}
-		return
+	p.exit.Code = -1
+	known := false
+	var left []string
+	for {
+		r, err := readReport(status)
+		if err != nil {
+			break
+		}
+		if r.Ended {
+			known, p.exit.Code, p.exit.Signal = true, r.Code, r.Signal
+		}
+		p.exit.Swept += r.Swept
+		left = r.Left // the keeper, who speaks last, may have ended what the guard could not
 	}
-	p.exit = Exit{Code: last.Code, Signal: last.Signal, Swept: last.Swept}
-	if last.Left > 0 {
-		p.exit.Err = fmt.Errorf("%d processes could not be ended", last.Left)
+	_, _ = keeper.Wait()
+	// A guard whose keeper was killed is nobody's child that we could wait for, and
+	// lets go of the pipe a moment before it is gone.
+	p.inner.goneBy(time.Now().Add(stalePatience))
+	p.closeControl()
+	if !known {
+		// The app-server dies with its guard (Pdeathsig). What is left of it is
+		// ended here; usually the keeper has done that already.
+		killed, err := SweepStale(p.child)
+		p.exit.Swept += killed
+		p.exit.Err = errors.Join(fmt.Errorf("the guard of %s was killed", p.child), err)
+	}
+	if left != nil {
+		p.exit.Err = errors.Join(p.exit.Err, fmt.Errorf("could not be ended: %s", strings.Join(left, ", ")))
 	}
 }
 
-// Child is the program itself, Guard the process that watches over it.
+// Child is the program itself.
 func (p *Process) Child() Identity { return p.child }
 
-// Guard is the process between.
-func (p *Process) Guard() Identity { return p.guard }
+// Guard is the topmost process of the program's family. Everything else of it is
+// below, and [SweepStale] of it ends all.
+func (p *Process) Guard() Identity { return p.keeper }
 
 // Terminate asks the program to end (SIGTERM).
 func (p *Process) Terminate() error { return p.order(orderTerm) }
 
 // Kill ends the program and everything below it.
-func (p *Process) Kill() error { return p.order(orderKill) }
+func (p *Process) Kill() error {
+	err := p.order(orderKill)
+	// Somebody may have stopped the guards, who could not obey then.
+	for _, id := range []Identity{p.keeper, p.inner} {
+		_ = id.signal(syscall.SIGCONT)
+	}
+	return err
+}
 
 func (p *Process) order(o byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.control == nil {
 		return os.ErrProcessDone
 	}
-	if _, err := p.control.Write([]byte{o}); err != nil {
+	_, err := p.control.Write([]byte{o})
+	switch {
+	case errors.Is(err, syscall.EPIPE):
+		return os.ErrProcessDone
+	case err != nil:
 		return fmt.Errorf("order the guard of %s: %w", p.child, err)
 	}
 	return nil
@@ -115,67 +155,24 @@ func (p *Process) order(o byte) error {
 func (p *Process) closeControl() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.closed {
-		p.closed = true
+	if p.control != nil {
 		_ = p.control.Close()
+		p.control = nil
 	}
 }
 
-// Done fires when the program and all its descendants are gone.
+// Done fires when the program and all its descendants are gone, or when Exit
+// says in Err why they are not.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Exit is how the program ended; it is known once Done has fired.
+// Exit is how the program ended; it waits until Done has fired.
 func (p *Process) Exit() Exit {
 	<-p.done
 	return p.exit
 }
 
-// Close closes the pipes. A process that still runs is ended.
+// Close closes the pipes. A program that still runs is ended, as by Kill.
 func (p *Process) Close() {
 	p.closeControl()
 	closeAll(p.Stdin, p.Stdout, p.Stderr)
-}
-
-// StopTimes is how long each step of Stop may take.
-type StopTimes struct {
-	Stdin time.Duration // after stdin was closed
-	Term  time.Duration // after SIGTERM
-	Kill  time.Duration // after SIGKILL, until nothing is left
-}
-
-// Stop ends a program by the ladder: stdin closed, SIGTERM, SIGKILL. Each step
-// comes only when the one before did not end it. ctx cuts the waits short, not
-// the ladder. It returns when nothing is left, or when even SIGKILL did not help
-// in time (Exit.Err).
-func Stop(ctx context.Context, p *Process, times StopTimes) Exit {
-	_ = p.Stdin.Close()
-	if p.endsWithin(ctx, times.Stdin) {
-		return p.exit
-	}
-	_ = p.Terminate()
-	if p.endsWithin(ctx, times.Term) {
-		return p.exit
-	}
-	_ = p.Kill()
-	if p.endsWithin(context.WithoutCancel(ctx), times.Kill) {
-		return p.exit
-	}
-	return Exit{Code: -1, Err: fmt.Errorf("%s is not gone %s after SIGKILL", p.child, times.Kill)}
-}
-
-func (p *Process) endsWithin(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-p.done:
-		return true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
 }

@@ -15,37 +15,48 @@ type Spec struct {
 	Argv []string // the program, looked up on PATH when it holds no slash, and its arguments
 	Dir  string
 	Env  []string // the whole environment
-	// NoFile raises the soft limit on descriptors, at most to the hard one; 0
-	// leaves it. Codex needs 2 for each loaded thread and fails at 1,024.
+	// NoFile is the soft limit on descriptors, at most the hard one; 0 leaves
+	// what the service was started with. Codex needs 2 for each loaded thread and
+	// fails at 1,024 (codex app-server 0.171.0, measured).
 	NoFile uint64
 }
 
 // Spawner starts processes from one OS thread that lives until Close. Pdeathsig
 // fires when the thread that forked ends, so a thread of the runtime's pool
-// would take the children with it at any moment.
+// would signal the children at any moment.
 type Spawner struct {
 	requests chan func()
+	closing  chan struct{}
 	done     sync.WaitGroup
 	once     sync.Once
 }
 
 // NewSpawner starts the thread.
 func NewSpawner() *Spawner {
-	s := &Spawner{requests: make(chan func())}
+	s := &Spawner{requests: make(chan func()), closing: make(chan struct{})}
 	s.done.Go(func() { // waited for by Close
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		for f := range s.requests {
-			f()
+		for {
+			select {
+			case f := <-s.requests:
+				f()
+			case <-s.closing:
+				return
+			}
 		}
 	})
 	return s
 }
 
-// Close ends the thread. Guards that still run then sweep and end.
+// Close ends the thread. Processes that still run are not touched: their guards
+// look to the pipe and to the whole service, not to a thread of it.
 func (s *Spawner) Close() {
-	s.once.Do(func() { close(s.requests) })
+	s.once.Do(func() { close(s.closing) })
 	s.done.Wait()
 }
+
+// ErrSpawnerClosed is returned by Start after Close.
+var ErrSpawnerClosed = errors.New("spawner is closed")
 
 // Start starts a program under a guard of its own. It returns when the program
 // runs, or *[StartError] when it could not be started.
@@ -53,9 +64,13 @@ func (s *Spawner) Start(spec Spec) (*Process, error) {
 	if len(spec.Argv) == 0 {
 		return nil, &StartError{Err: errors.New("no program is given")}
 	}
-	program, err := exec.LookPath(spec.Argv[0])
-	if err != nil {
-		return nil, &StartError{Program: spec.Argv[0], Err: err}
+	program := spec.Argv[0]
+	if !strings.Contains(program, "/") {
+		found, err := exec.LookPath(program)
+		if err != nil {
+			return nil, &StartError{Program: program, Err: notFound(err)}
+		}
+		program = found
 	}
 	self, err := selfPath()
 	if err != nil {
@@ -71,17 +86,22 @@ func (s *Spawner) Start(spec Spec) (*Process, error) {
 		Files: []*os.File{pipes.stdinR, pipes.stdoutW, pipes.stderrW, pipes.controlR, pipes.statusW},
 		Sys:   guardAttr(),
 	}
-	argv := append([]string{guardName, fmt.Sprintf("--nofile=%d", spec.NoFile), program}, spec.Argv[1:]...)
+	d := duty{noFile: spec.NoFile, argv: append([]string{program}, spec.Argv[1:]...)}
 	var guard *os.Process
 	started := make(chan struct{})
-	s.requests <- func() {
+	start := func() {
 		defer close(started)
-		guard, err = os.StartProcess(self, argv, attr)
+		guard, err = os.StartProcess(self, d.args(), attr)
 	}
-	<-started
-	if err != nil {
+	select {
+	case s.requests <- start:
+		<-started
+	case <-s.closing:
+		err = ErrSpawnerClosed
+	}
+	if err != nil { // of the guard: no memory, no processes left, no such directory
 		pipes.closeOurs()
-		return nil, &StartError{Program: self, Err: err}
+		return nil, &StartError{Program: program, Err: fmt.Errorf("start the guard: %w", err)}
 	}
 	return newProcess(program, guard, pipes)
 }
@@ -121,18 +141,4 @@ func closeAll(files ...*os.File) {
 			_ = f.Close()
 		}
 	}
-}
-
-// withoutService drops what the service manager told us: a child that pinged
-// our watchdog or took our sockets would speak for us.
-func withoutService(env []string) []string {
-	kept := make([]string, 0, len(env))
-	for _, e := range env {
-		name, _, _ := strings.Cut(e, "=")
-		if name == "NOTIFY_SOCKET" || strings.HasPrefix(name, "WATCHDOG_") || strings.HasPrefix(name, "LISTEN_") {
-			continue
-		}
-		kept = append(kept, e)
-	}
-	return kept
 }

@@ -9,13 +9,6 @@ import (
 
 func selfPath() (string, error) { return os.Executable() }
 
+// guardAttr puts the guard into a session of its own, out of reach of a
+// terminal's Ctrl-C.
 func guardAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
-
-func raiseNoFile(n uint64) {
-	var l syscall.Rlimit
-	if n == 0 || syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil {
-		return
-	}
-	l.Cur = min(max(n, l.Cur), l.Max)
-	_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l)
-}
