@@ -47,6 +47,9 @@ func TestScripts(t *testing.T) {
 			}
 			e.Defer(func() { _ = os.RemoveAll(run) })
 			home := filepath.Join(e.WorkDir, "home")
+			// A race-enabled program sleeps for a second before it ends; here
+			// a hundred of them do.
+			e.Setenv("GORACE", "atexit_sleep_ms=0")
 			e.Setenv("HOME", home)
 			e.Setenv("CODEX_SUPERVISOR_SOCKET", filepath.Join(run, "r", "c.sock"))
 			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "stored"))
@@ -65,7 +68,7 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "until": until, "field": field, "fetch": fetch, "occupy": occupy, "tree": tree, "gone": gone, "narrow": narrow, "term": term,
+			"exits": exits, "until": until, "field": field, "fetch": fetch, "occupy": occupy, "tree": tree, "gone": gone, "narrow": narrow, "term": term, "hangup": hangup,
 		},
 	})
 }
@@ -180,6 +183,13 @@ func narrow(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("%d columns: %s", w, line)
 		}
 	}
+}
+
+// hangup PID: SIGHUP to a process.
+func hangup(ts *testscript.TestScript, _ bool, args []string) {
+	pid, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	ts.Check(syscall.Kill(pid, syscall.SIGHUP))
 }
 
 // term: SIGTERM to the commands in the background; testscript knows only INT
