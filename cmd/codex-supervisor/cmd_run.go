@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -64,6 +67,7 @@ func runRun(ctx context.Context, o *runOptions, env *environment, flags config.O
 		}
 	}
 	log := newLogger(env.stderr, c.Log)
+	defer surviveHangups(log)()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	dirs, warn := workDirOptions(c, env.getenv, log)
@@ -84,6 +88,25 @@ func runRun(ctx context.Context, o *runOptions, env *environment, flags config.O
 	warn()
 	log.Info("serving", "version", version(), "pid", os.Getpid(), "workdirs", len(dirs), "socket", c.Socket, "listen", api.Addr())
 	return serve(ctx, env, sup, api)
+}
+
+// surviveHangups keeps SIGHUP, with which people ask daemons to read their
+// configuration again, from ending the service. It ends when stop returns.
+func surviveHangups(log *slog.Logger) (stop func()) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	ended := make(chan struct{})
+	go func() { // ends with hangups
+		defer close(ended)
+		for range hangups {
+			log.Warn("SIGHUP does nothing in this version", "try", "restart the service to apply a new configuration")
+		}
+	}()
+	return func() {
+		signal.Stop(hangups) // nothing is sent after it returns
+		close(hangups)
+		<-ended
+	}
 }
 
 // serve runs both until ctx ends or one of them cannot go on. The API answers

@@ -27,7 +27,7 @@ func newLogger(w io.Writer, log config.Log) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, opt))
 	}
 	if _, ok := terminal(w); ok && log.Format == config.LogAuto {
-		return slog.New(tint.NewHandler(w, &tint.Options{Level: level, TimeFormat: time.TimeOnly}))
+		return slog.New(tint.NewTextHandler(w, &tint.Options{Level: level, TimeFormat: time.TimeOnly}))
 	}
 	return slog.New(slog.NewTextHandler(w, opt))
 }

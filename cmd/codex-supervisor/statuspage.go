@@ -129,12 +129,12 @@ func (p statusPage) running(w supervisor.WorkDirStatus) {
 	var rows [][]string
 	for _, r := range w.Running {
 		rows = append(rows, []string{
-			shown(r.ID, 30), string(r.Tier), keyPrefix(r.Channel), strconv.Itoa(max(r.Attempt, 1)), dash(shown(r.Phase, 10)),
-			ago(r.Started, p.now), short(r.Cap),
+			shown(r.ID, 30), string(r.Tier), keyPrefix(r.Channel), strconv.Itoa(max(r.Attempt, 1)), dash(shown(r.Phase, 14)),
+			ago(r.Started, p.now),
 		})
 	}
 	fmt.Fprintln(p.w)
-	table(p.w, "  ", "RUNNING | TIER | KEY | TRY | PHASE | FOR | CAP", rows)
+	table(p.w, "  ", "RUNNING | TIER | KEY | TRY | PHASE | FOR", rows)
 }
 
 func (p statusPage) queue(w supervisor.WorkDirStatus) {
