@@ -21,6 +21,7 @@ var floors = [][]string{
 	{"threads", "sandbox", "internal/inbox", "internal/outbox"},
 	{"supervisor"},
 	{"internal/control", "internal/config"},
+	{"internal/doctor"},
 	{"cmd/codex-supervisor"},
 }
 

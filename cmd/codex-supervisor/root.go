@@ -69,7 +69,7 @@ Then:        codex-supervisor run --work DIR      in one terminal
 	c.AddCommand(
 		newRunCommand(env), newDemoCommand(env), newStatusCommand(env), newThreadsCommand(env), newTaskCommand(env),
 		newEnvelopeCommand(env), newModelsCommand(env), newPauseCommand(env), newResumeCommand(env), newRestartCommand(env),
-		newConfigCommand(env), newVersionCommand(env),
+		newConfigCommand(env), newDoctorCommand(env), newVersionCommand(env),
 	)
 	c.AddCommand(hiddenCommands(env)...)
 	return c
