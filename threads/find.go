@@ -2,6 +2,7 @@ package threads
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -93,9 +94,17 @@ func notRead(err error) (Found, error) {
 	case rpc.FaultActiveWriter:
 		return Found{State: ThreadLocked}, nil
 	default:
+		if e, ok := errors.AsType[*rpc.Error](err); ok && strings.Contains(e.Message, fileRemoved) {
+			return Found{State: ThreadMissing}, nil
+		}
 		return Found{}, err
 	}
 }
+
+// fileRemoved is what thread/turns/list says of a thread that Codex has in its
+// database, but whose file is gone (codex 0.171.0, measured; thread/resume says
+// "no rollout found").
+const fileRemoved = "missing source rollout"
 
 func carries(turn rpc.Turn, clientID string) bool {
 	for _, it := range turn.Items {

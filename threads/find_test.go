@@ -241,6 +241,7 @@ func TestFind_Unreadable(t *testing.T) {
 		{errNotLoaded, threads.ThreadMissing},
 		{errUnreadable, threads.ThreadMissing},
 		{errArchived, threads.ThreadMissing},
+		{errRemoved, threads.ThreadMissing},
 		{errInvalid, threads.ThreadMissing},
 		{errNoTurns, threads.NeverStored},
 		{errLocked, threads.ThreadLocked},

@@ -99,6 +99,7 @@ var (
 	errArchived   = &rpc.Error{Method: "thread/resume", Code: rpc.CodeInvalidRequest, Message: "session t1 is archived. Run `codex unarchive t1` to unarchive it first."}
 	errUnreadable = &rpc.Error{Method: "thread/resume", Code: rpc.CodeInternal, Message: "failed to read thread: thread-store internal error: failed to read session metadata"}
 	errNotLoaded  = &rpc.Error{Method: "thread/turns/list", Code: rpc.CodeInvalidRequest, Message: "thread not loaded: t1"}
+	errRemoved    = &rpc.Error{Method: "thread/turns/list", Code: rpc.CodeInvalidRequest, Message: "invalid paginated history lineage for t1: missing source rollout"}
 	errInvalid    = &rpc.Error{Method: "thread/resume", Code: rpc.CodeInvalidRequest, Message: "invalid session id"}
 	errLocked     = &rpc.Error{Method: "thread/resume", Code: rpc.CodeInvalidRequest, Message: "thread t1 already has an active writer"}
 	errNoTurns    = &rpc.Error{Method: "thread/turns/list", Code: rpc.CodeMethodNotFound, Message: "list_turns is not supported yet"}
