@@ -1,191 +1,155 @@
 package stubserver
 
 import (
-	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
-	"time"
-
-	"github.com/codex-supervisor/codex-supervisor/rpc"
 )
 
-// runTurn plays one turn from its start to its end.
-func (s *Server) runTurn(ctx context.Context, r *turn, clientID string) {
-	s.begin(r)
-	user := rpc.Item{Type: rpc.ItemUserMessage, ID: newID(), ClientID: clientID, Text: r.prompt}
-	s.mu.Lock()
-	before := prompts(r.thread.entries)
-	cut := 0
-	for _, t := range turnsOf(r.thread.entries, r.id) {
-		if t.Status == rpc.TurnInterrupted {
-			cut++
-		}
-	}
-	compacted := len(r.thread.entries) > 0 && compactedSince(r.thread.entries)
-	s.store(r.thread, entry{Turn: r.id, Item: &user})
-	s.mu.Unlock()
-	// From here on the model has seen it.
-	s.log(map[string]any{
-		"thread": r.thread.id, "turn": r.id, "clientId": clientID, "ephemeral": r.thread.ephemeral, "prompt": r.prompt, "before": len(before),
-	})
-	s.itemDone(r, user)
-	s.grease()
-	all := append(before, r.prompt)
-	sc := r.script
-
-	switch {
-	case sc.has("die"), len(words(all, "die-always")) > 0, len(words(all, "die-twice")) > 0 && cut < 2:
-		s.opt.Kill()
-		return
-	case sc.has("stall"), sc.has("stall-hard"), sc.has("stall-mute"), sc.has("stall-refuse"), sc.has("late"):
-		s.stall(ctx, r)
-		return
-	}
-	if err := s.failure(r, all, len(before) == 0, compacted); err != nil {
-		s.notify("error", map[string]any{"error": err, "willRetry": false, "threadId": r.thread.id, "turnId": r.id})
-		s.endTurn(r, rpc.TurnFailed, err, nil)
-		return
-	}
-	s.noise(r)
-	mute := len(words(all, "commentary-only")) > 0
-	if sc.has("commentary") || mute {
-		if !s.say(ctx, r, rpc.PhaseCommentary, "Looking into it.", 1, 0) {
-			s.stopped(ctx, r)
-			return
-		}
-	}
-	if mute || len(words(all, "empty")) > 0 || (sc.has("empty-once") && len(words(before, "empty-once")) == 0) {
-		s.endTurn(r, rpc.TurnCompleted, nil, nil)
-		return
-	}
-	pieces, pause := 2, time.Duration(0)
-	if n := sc.number("slow"); n > 0 {
-		pieces, pause = n, time.Duration(s.number("STUB_STEP_MS", 25))*time.Millisecond
-	}
-	text := s.answer(ctx, r, all)
-	if !s.say(ctx, r, rpc.PhaseFinalAnswer, text, pieces, pause) {
-		s.stopped(ctx, r)
-		return
-	}
-	s.endTurn(r, rpc.TurnCompleted, nil, []rpc.Item{{Type: rpc.ItemAgentMessage, ID: newID(), Text: text, Phase: rpc.PhaseFinalAnswer}})
+// play is one line of the script file.
+type play struct {
+	key   string
+	match *regexp.Regexp // nil takes any turn
+	times int            // 0 is without end
+	do    string
 }
 
-func compactedSince(entries []entry) bool {
-	for i := len(entries) - 1; i >= 0; i-- {
-		if entries[i].Compacted {
+// readPlays reads a script file; "" is none.
+func readPlays(path string) ([]play, error) {
+	if path == "" {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the script: %w", err)
+	}
+	var plays []play
+	n := 0
+	for line := range strings.Lines(string(raw)) {
+		n++
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		var e struct {
+			Match string `json:"match"`
+			Times *int   `json:"times"`
+			Do    string `json:"do"`
+		}
+		dec := json.NewDecoder(strings.NewReader(line))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&e); err != nil {
+			return nil, fmt.Errorf("read the script %s:%d: %w", path, n, err)
+		}
+		p := play{key: fmt.Sprintf("script %s %d", path, n), do: e.Do, times: 1}
+		if e.Match != "" {
+			if p.match, err = regexp.Compile(e.Match); err != nil {
+				return nil, fmt.Errorf("read the script %s:%d: %w", path, n, err)
+			}
+			p.times = 0
+		}
+		if e.Times != nil {
+			p.times = *e.Times
+		}
+		for w := range parseScript(p.do) {
+			if !w.known() {
+				return nil, fmt.Errorf("read the script %s:%d: no such word: %s", path, n, w)
+			}
+		}
+		plays = append(plays, p)
+	}
+	return plays, nil
+}
+
+func (w Word) known() bool {
+	for _, s := range Scenarios() {
+		if s.Word == w {
 			return true
 		}
 	}
 	return false
 }
 
-// stopped ends an interrupted turn. When the server itself ends, nothing is said.
-func (s *Server) stopped(ctx context.Context, r *turn) {
-	if ctx.Err() == nil {
-		s.endTurn(r, rpc.TurnInterrupted, nil, nil)
+// playFor finds the words that the script file has for a message.
+func (s *Server) playFor(message string) string {
+	for _, p := range s.plays {
+		if p.match != nil && !p.match.MatchString(message) {
+			continue
+		}
+		if p.times > 0 && s.count(p.key, p.times) > p.times {
+			continue
+		}
+		return p.do
 	}
+	return ""
 }
 
-// stall says nothing until an interrupt is heard, which a deaf turn never does.
-func (s *Server) stall(ctx context.Context, r *turn) {
-	select {
-	case <-ctx.Done():
-		return
-	case <-r.interrupt:
+// atMost limits what a word does to its first N times for each task, N being the
+// word's argument: a task that is retried meets the same words again. The task is
+// the client's id without its last part, which numbers attempts, or the prompt.
+func (s *Server) atMost(w Word, r *turn) bool {
+	task := r.prompt
+	if i := strings.LastIndexByte(r.clientID, '/'); i > 0 {
+		task = r.clientID[:i]
 	}
-	if !r.script.has("late") {
-		s.endTurn(r, rpc.TurnInterrupted, nil, nil)
-		return
+	n := 1
+	if w != Exit {
+		n = r.script.number(w, 0, 1)
 	}
-	select {
-	case <-ctx.Done():
-		return
-	case <-time.After(r.script.millis("late")):
-	}
-	if s.say(context.WithoutCancel(ctx), &turn{id: r.id, thread: r.thread}, rpc.PhaseFinalAnswer, "Late, but done.", 1, 0) {
-		s.endTurn(r, rpc.TurnCompleted, nil, nil)
-	}
+	return n == 0 || s.count(string(w)+" "+task, n) <= n
 }
 
-// failure is the error that a prompt asks for.
-func (s *Server) failure(r *turn, all []string, fresh, compacted bool) *rpc.TurnError {
-	sc := r.script
-	fail := func(kind, message string) *rpc.TurnError {
-		return &rpc.TurnError{Message: message, CodexErrorInfo: rpc.ErrorInfo{Kind: kind}}
-	}
-	seen := func(word string) bool { return len(words(all, word)) > 1 }
-	switch {
-	case sc.has("model-error"):
-		return fail(rpc.ErrInternalServerError, "unexpected status 500")
-	case sc.has("unauthorized"):
-		return fail(rpc.ErrUnauthorized, "unexpected status 401 Unauthorized")
-	case sc.has("context-window") && !compacted && !fresh, sc.has("context-window-always") && !fresh:
-		return fail(rpc.ErrContextWindowExceeded, "Codex ran out of room in the model's context window.")
-	case sc.has("usage-limit"), sc.has("usage-limit-once") && !seen("usage-limit-once"):
-		s.limits(sc)
-		return fail(rpc.ErrUsageLimitExceeded, "You've hit your usage limit.")
-	default:
-		return nil
-	}
-}
-
-func (s *Server) limits(sc script) {
-	window := map[string]any{"usedPercent": 100, "windowDurationMins": 300, "resetsAt": nil}
-	for _, word := range []string{"usage-limit", "usage-limit-once"} {
-		if n := sc.number(word); n > 0 {
-			window["resetsAt"] = time.Now().Add(time.Duration(n) * time.Second).Unix()
+// count counts to limit+1 what happens across the processes of one CODEX_HOME.
+func (s *Server) count(what string, limit int) int {
+	sum := sha256.Sum256([]byte(what))
+	path := filepath.Join(s.home, "stub-count-"+hex.EncodeToString(sum[:8]))
+	raw, err := os.ReadFile(path)
+	n := 1
+	if err == nil {
+		if before, err := strconv.Atoi(string(raw)); err == nil {
+			n = before + 1
 		}
 	}
-	s.notify("account/rateLimits/updated", map[string]any{"rateLimits": map[string]any{"limitId": "codex", "primary": window, "secondary": nil}})
-}
-
-// noise writes what a client has to tolerate in the middle of a turn.
-func (s *Server) noise(r *turn) {
-	if r.script.has("junk") {
-		s.raw([]byte("\x1b[31mwarning:\x1b[0m a banner\n{\"half\": \n[1,2]\nnull\n\n"))
-	}
-	if r.script.has("sub-agent") {
-		s.notify("turn/completed", map[string]any{"threadId": newID(), "turn": rpc.Turn{ID: newID(), Status: rpc.TurnCompleted, ItemsView: "notLoaded"}})
-		s.notify("turn/completed", map[string]any{"threadId": r.thread.id, "turn": rpc.Turn{ID: newID(), Status: rpc.TurnFailed, ItemsView: "notLoaded"}})
-	}
-	if r.script.has("spawn") {
-		spawn()
-	}
-}
-
-// answer is the text of the turn's final message.
-func (s *Server) answer(ctx context.Context, r *turn, all []string) string {
-	sc := r.script
-	switch {
-	case sc.has("recall"):
-		facts := words(all, "remember")
-		if len(facts) == 0 {
-			return "I remember nothing."
+	if n <= limit {
+		if err := os.WriteFile(path, []byte(strconv.Itoa(n)), 0o600); err != nil {
+			s.complain("stub: count: %v", err)
 		}
-		return "I remember: " + strings.Join(facts, ", ") + "."
-	case sc.has("reply"):
-		return sc["reply"]
-	case sc.has("huge"):
-		return strings.Repeat("x", sc.number("huge"))
-	case sc.has("approve"):
-		return "It was answered: " + s.ask(ctx, sc["approve"], s.approval(r))
-	case sc.has("remember"):
-		return "I will remember: " + sc["remember"] + "."
-	default:
-		if text := message(r.prompt); text != "" {
-			return "You said: " + text
-		}
-		return "I have finished what was left."
+	}
+	return n
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// log appends one line to the log file.
+func (s *Server) log(v object) {
+	path := s.env[envLog]
+	if path == "" {
+		return
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		s.complain("stub: log: %v", err)
+		return
+	}
+	defer f.Close()
+	if line, err := encode(v); err == nil {
+		_, _ = f.Write(line)
 	}
 }
 
-// approval are parameters that fit every kind of request well enough.
-func (s *Server) approval(r *turn) map[string]any {
-	return map[string]any{
-		"threadId": r.thread.id, "turnId": r.id, "itemId": newID(), "startedAtMs": time.Now().UnixMilli(),
-		"command": "rm -rf /", "cwd": r.thread.cwd, "reason": "because", "questions": []any{}, "serverName": "stub",
-		"message": "may I?", "tool": "stub", "callId": newID(), "arguments": json.RawMessage(`{}`),
-		"note": fmt.Sprintf("turn %s", r.id),
+func (s *Server) logTurn(r *turn, merged bool) {
+	sum := sha256.Sum256([]byte(r.prompt))
+	line := object{
+		"thread": r.thread.id(), "turn": r.id, "clientId": r.clientID, "ephemeral": r.thread.ephemeral, "sha256": hex.EncodeToString(sum[:]),
+		"prompt": r.prompt, "before": prompts(r.thread.entries), "items": len(r.thread.entries),
 	}
+	if merged {
+		line["turn"], line["merged"] = r.thread.running.id, true
+	}
+	s.log(line)
 }

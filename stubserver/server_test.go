@@ -1,143 +1,192 @@
 package stubserver_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/codex-supervisor/codex-supervisor/stubserver"
 )
+
+const nobody = "01990000-0000-7000-8000-000000000000"
 
 func TestServer_Handshake(t *testing.T) {
 	c := talk(t, t.TempDir())
 	c.refused("thread/start", `{}`, -32600, "Not initialized")
-	c.send(`not json`)
-	c.send(`{"id":null,"method":"x","params":{}}`)
-	c.hello()
+	c.refused("initialize", `{}`, -32600, "Invalid request: missing field `clientInfo`")
+	// What cannot be read is dropped without an answer.
+	for _, dropped := range []string{
+		`not json`, ``, `{"id":90,"method":"account/read","params":{}`, `{"id":null,"method":"account/read","params":{}}`,
+		`{"id":1.5,"method":"account/read","params":{}}`, `[{"id":91,"method":"account/read","params":{}}]`, `{}`,
+	} {
+		c.send(dropped)
+	}
+	r := c.must("initialize", `{"clientInfo":{"name":"test","version":"1"},"capabilities":{"optOutNotificationMethods":["thread/started"]}}`)
+	want(t, "answers so far", len(c.seen), 3)
+	want(t, "user agent", strings.HasPrefix(r["userAgent"].(string), "test/0.171.0 ("), true)
+	want(t, "home", r["codexHome"], c.home)
+	c.method("remoteControl/status/changed")
 	c.refused("initialize", `{}`, -32600, "Already initialized")
-	c.refused("no/such", `{}`, -32600, "unknown variant `no/such`")
-	c.next++
-	c.send(fmt.Sprintf(`{"id":%d,"method":"account/read"}`, c.next))
-	l := c.await("an answer", func(l line) bool { return string(l.ID) == fmt.Sprint(c.next) })
-	if l.Error == nil || !strings.Contains(l.Error.Message, "missing field `params`") {
-		t.Errorf("no params: %s", l.raw)
+	if l := c.call("no/such", `{}`); l.Error == nil || !strings.HasPrefix(l.Error.Message, "Invalid request: unknown variant `no/such`, expected one of `initialize`, ") {
+		t.Errorf("unknown method: %s", l.raw)
+	}
+	c.send(`{"id":"text id","method":"account/read"}`)
+	l := c.await("an answer", func(l line) bool { return string(l.ID) == `"text id"` })
+	if l.raw != `{"error":{"code":-32600,"message":"Invalid request: missing field `+"`params`"+`"},"id":"text id"}`+"\n" {
+		t.Errorf("an error comes with Codex's keys in Codex's order: %s", l.raw)
 	}
 	want(t, "login needed", c.must("account/read", `{}`)["requiresOpenaiAuth"], false)
-	if !strings.HasPrefix(strings.TrimSpace(l.raw), `{"error":`) {
-		t.Errorf("an error's keys come in Codex's order: %s", l.raw)
-	}
+	want(t, "model", at(c.must("model/list", `{"limit":1}`), "data", 0, "id"), "stub-model")
+	c.thread(`{"cwd":"/w"}`)
+	c.must("account/read", `{}`)
+	want(t, "notifications that were opted out of", c.count("thread/started"), 0)
+	c.refused("thread/fork", `{}`, -32603, "thread/fork is not played by the stub")
 }
 
-func TestServer_Threads(t *testing.T) {
-	home := t.TempDir()
-	c := talk(t, home).hello()
-	id := c.thread(`{"cwd":"/w","config":{"default_permissions":"owner_1"}}`)
-	c.refused("thread/resume", fmt.Sprintf(`{"threadId":%q}`, id), -32600, "no rollout found for thread id "+id)
-	c.refused("thread/turns/list", fmt.Sprintf(`{"threadId":%q}`, id), -32601, "list_turns is not supported yet")
-	c.refused("thread/turns/list", `{"threadId":"nope"}`, -32600, "thread not loaded: nope")
-	c.refused("turn/start", `{"threadId":"nope","input":[]}`, -32600, "thread not found: nope")
-	c.refused("thread/start", `{"config":{"default_permissions":"unknown"}}`, -32600, "undefined profile")
-	status, answer := c.turn(id, "[[remember ferns]]")
-	want(t, "first turn", status+" "+answer, "completed I will remember: ferns.")
-	_, answer = c.turn(id, "[[recall]]")
-	want(t, "second turn", answer, "I remember: ferns.")
-
-	other := talk(t, home).hello()
-	other.refused("thread/resume", fmt.Sprintf(`{"threadId":%q}`, id), -32600, "already has an active writer")
-	list := other.must("thread/turns/list", fmt.Sprintf(`{"threadId":%q,"limit":1}`, id))
-	want(t, "page", len(list["data"].([]any)), 1)
-	if list["nextCursor"] == nil {
-		t.Error("no cursor to the older turn")
-	}
-	rest := other.must("thread/turns/list", fmt.Sprintf(`{"threadId":%q,"limit":5,"cursor":%q}`, id, list["nextCursor"]))
-	first := rest["data"].([]any)[0].(map[string]any)["items"].([]any)[0].(map[string]any)
-	want(t, "client id in history", first["clientId"], "task-1/1")
-
-	want(t, "unsubscribed", c.must("thread/unsubscribe", fmt.Sprintf(`{"threadId":%q}`, id))["status"], "unsubscribed")
-	c.await("thread/closed", func(l line) bool { return l.Method == "thread/closed" && l.Params["threadId"] == id })
-	want(t, "unsubscribed twice", c.must("thread/unsubscribe", fmt.Sprintf(`{"threadId":%q}`, id))["status"], "notLoaded")
-	other.must("thread/resume", fmt.Sprintf(`{"threadId":%q,"config":{"default_permissions":":read-only"}}`, id))
-	_, answer = other.turn(id, "[[recall]]")
-	want(t, "in the other process", answer, "I remember: ferns.")
-}
-
-func TestServer_Policy(t *testing.T) {
-	c := talk(t, t.TempDir()).hello()
-	for _, tc := range []struct{ params, profile, sandbox string }{
-		{`{"cwd":"/w"}`, ":read-only", "readOnly"},
-		{`{"cwd":"/w","sandbox":"workspace-write"}`, "", "workspaceWrite"},
-		{`{"cwd":"/w","config":{"default_permissions":"guest_1"},"ephemeral":true}`, "guest_1", "readOnly"},
-		{`{"cwd":"/w","config":{"default_permissions":"owner_1"}}`, "owner_1", "workspaceWrite"},
-		{`{"cwd":"/w","config":{"default_permissions":":danger-full-access"}}`, ":danger-full-access", "dangerFullAccess"},
+func TestServer_Experimental(t *testing.T) {
+	for name, tc := range map[string]struct{ env, capabilities string }{
+		"NotDeclared": {"", `{}`},
+		"Refused":     {"STUB_NO_EXPERIMENTAL=1", `{"experimentalApi":true}`},
 	} {
-		r := c.must("thread/start", tc.params)
-		profile := ""
-		if p, ok := r["activePermissionProfile"].(map[string]any); ok {
-			profile = p["id"].(string)
-		}
-		want(t, tc.params, profile+" "+r["sandbox"].(map[string]any)["type"].(string), tc.profile+" "+tc.sandbox)
+		t.Run(name, func(t *testing.T) {
+			c := talk(t, t.TempDir(), tc.env)
+			c.must("initialize", `{"clientInfo":{"name":"test","version":"1"},"capabilities":%s}`, tc.capabilities)
+			id := c.thread(`{"cwd":"/w"}`)
+			c.refused("thread/start", `{"permissions":"x"}`, -32600, "thread/start.permissions requires experimentalApi capability")
+			c.refused("command/exec", `{"command":["true"],"permissionProfile":"x"}`, -32600, "command/exec.permissionProfile requires experimentalApi capability")
+			c.refused("thread/backgroundTerminals/clean", fmt.Sprintf(`{"threadId":%q}`, id), -32600, "thread/backgroundTerminals/clean requires experimentalApi capability")
+		})
 	}
+	c := talk(t, t.TempDir()).hello()
+	c.must("thread/backgroundTerminals/clean", `{"threadId":%q}`, c.thread(`{"cwd":"/w"}`))
+	c.refused("thread/backgroundTerminals/clean", fmt.Sprintf(`{"threadId":%q}`, nobody), -32600, "thread not found: "+nobody)
 }
 
-func TestServer_Ephemeral(t *testing.T) {
-	c := talk(t, t.TempDir()).hello()
-	id := c.thread(`{"cwd":"/w","ephemeral":true}`)
-	_, answer := c.turn(id, "[[reply hi]]")
-	want(t, "answer", answer, "hi")
-	c.refused("thread/turns/list", fmt.Sprintf(`{"threadId":%q}`, id), -32600, "ephemeral")
-	r := c.must("thread/read", fmt.Sprintf(`{"threadId":%q}`, id))
-	want(t, "status", r["thread"].(map[string]any)["status"].(map[string]any)["type"], "idle")
-	if found, _ := filepath.Glob(filepath.Join(c.home, "sessions/*/*/*/*")); len(found) != 0 {
-		t.Errorf("an ephemeral thread left %v", found)
-	}
-}
-
-func TestServer_Interrupt(t *testing.T) {
-	c := talk(t, t.TempDir()).hello()
-	id := c.thread(`{"cwd":"/w"}`)
-	stop := func(turn string) line {
-		return c.call("turn/interrupt", fmt.Sprintf(`{"threadId":%q,"turnId":%q}`, id, turn))
-	}
-	early := c.startTurn(id, "[[stall]]")
-	if l := stop(early); l.Error == nil || !strings.Contains(l.Error.Message, "no active turn to interrupt") {
-		t.Errorf("before turn/started: %s", l.raw)
-	}
-	c.await("turn/started", func(l line) bool { return l.Method == "turn/started" })
-	if l := stop("other"); l.Error == nil || !strings.Contains(l.Error.Message, "expected active turn id other but found "+early) {
-		t.Errorf("wrong id: %s", l.raw)
-	}
-	if l := c.call("turn/start", fmt.Sprintf(`{"threadId":%q,"input":[]}`, id)); l.Result["turn"].(map[string]any)["id"] != early {
-		t.Errorf("a second turn/start is merged: %s", l.raw)
-	}
-	stop(early)
-	status, _ := c.ended(early)
-	want(t, "stalled turn", status, "interrupted")
-
-	late := c.startTurn(id, "[[late 20]]")
-	c.await("turn/started", func(l line) bool { return l.Method == "turn/started" })
-	stop(late)
-	status, answer := c.ended(late)
-	want(t, "late turn", status+" "+answer, "completed Late, but done.")
-
-	slow := c.startTurn(id, "[[slow 1000]]")
-	c.await("a delta", func(l line) bool { return l.Method == "item/agentMessage/delta" })
-	stop(slow)
-	status, _ = c.ended(slow)
-	want(t, "slow turn", status, "interrupted")
-
-	refuse := c.startTurn(id, "[[stall-refuse]]")
-	c.await("turn/started", func(l line) bool { return l.Method == "turn/started" })
-	if l := stop(refuse); l.Error == nil {
-		t.Errorf("not refused: %s", l.raw)
-	}
-	hard := talk(t, t.TempDir()).hello()
-	id = hard.thread(`{"cwd":"/w"}`)
-	turn := hard.startTurn(id, "[[stall-hard]]")
-	hard.await("turn/started", func(l line) bool { return l.Method == "turn/started" })
+func TestServer_Environment(t *testing.T) {
+	home := t.TempDir()
+	mustWrite(t, filepath.Join(home, "config.toml"), "x = 1\nmodel = broken\n")
+	c := talk(t, home, "STUB_NO_LOGIN=1", "STUB_OVERLOAD=2", "STUB_VERSION=9.9.9", "STUB_INIT_MS=1").hello()
 	for range 2 {
-		if l := hard.call("turn/interrupt", fmt.Sprintf(`{"threadId":%q,"turnId":%q}`, id, turn)); l.Error != nil {
-			t.Errorf("not acknowledged: %s", l.raw)
+		c.refused("account/read", `{}`, -32001, "Server overloaded; retry later.")
+	}
+	account := c.must("account/read", `{}`)
+	want(t, "account", fmt.Sprint(account["account"], account["requiresOpenaiAuth"]), "<nil> true")
+	want(t, "version", strings.Contains(c.text(), `"test/9.9.9 (`), true)
+	broken := false
+	for _, l := range c.seen {
+		broken = broken || l.Method == "configWarning" && l.Params["summary"] == "Invalid configuration; using defaults." &&
+			l.Params["path"] == filepath.Join(home, "config.toml") && at(l.Params, "range", "start", "line") == 2.0
+	}
+	want(t, "warning", broken, true)
+	for method, prefix := range map[string]string{"thread/start": "failed to load configuration: ", "config/read": "failed to read configuration layers: "} {
+		if l := c.call(method, `{}`); l.Error == nil || !strings.HasPrefix(l.Error.Message, prefix+filepath.Join(home, "config.toml")+":2:") {
+			t.Errorf("%s with a broken configuration: %s", method, l.raw)
 		}
 	}
-	r := hard.must("thread/read", fmt.Sprintf(`{"threadId":%q}`, id))
-	want(t, "deaf thread", r["thread"].(map[string]any)["status"].(map[string]any)["type"], "active")
+	mustWrite(t, filepath.Join(home, "auth.json"), "{}")
+	want(t, "account after the login", at(c.must("account/read", `{}`), "account", "type"), "apiKey")
+	mustWrite(t, filepath.Join(home, "config.toml"), "[mcp_servers.files]\ncommand = \"true\"\n[mcp_servers.\"w eb\"]\nurl = \"x\"\n")
+	c.thread(`{"cwd":"/w"}`) // heals without a restart
+	config := c.must("config/read", `{"cwd":"/w"}`)
+	want(t, "server", at(config, "config", "mcp_servers", "files", "command"), "true")
+	want(t, "other server", at(config, "config", "mcp_servers", "w eb", "enabled"), true)
+	want(t, "flag", at(config, "config", "default_permissions"), ":read-only")
+
+	mute := talk(t, t.TempDir(), "STUB_MUTE=1")
+	mute.send(`{"id":1,"method":"initialize","params":{"clientInfo":{"name":"t","version":"1"}}}`)
+	want(t, "mute server", mute.end(), nil)
+	mute.rest()
+	want(t, "lines of a mute server", len(mute.seen), 0)
+}
+
+func TestNew_Refuses(t *testing.T) {
+	home := t.TempDir()
+	script := filepath.Join(home, "script")
+	mustWrite(t, script, `{"do":"[[no-such-word]]"}`)
+	for name, tc := range map[string]struct {
+		env  []string
+		args []string
+		want string
+	}{
+		"NoHome":      {[]string{"HOME=/no/such"}, nil, `CODEX_HOME points to "/no/such/.codex", but that path does not exist`},
+		"NoDefault":   {nil, []string{"-c", `permissions.x={extends=":read-only"}`}, "does not set `default_permissions`"},
+		"Undefined":   {nil, []string{"-c", `default_permissions="y"`, "-c", `permissions.x={extends=":read-only"}`}, "undefined profile `y`"},
+		"NoTable":     {nil, []string{"-c", `default_permissions=y`}, "requires a `[permissions]` table"},
+		"FullAccess":  {nil, []string{"-c", `default_permissions="x"`, "-c", `permissions.x={extends=":danger-full-access"}`}, "cannot extend unsupported built-in profile"},
+		"Itself":      {nil, []string{"-c", `default_permissions="x"`, "-c", `permissions.x={extends="x"}`}, "extends itself"},
+		"NoScript":    {[]string{"STUB_SCRIPT=/no/such"}, nil, "read the script"},
+		"UnknownWord": {[]string{"STUB_SCRIPT=" + script}, nil, "no such word: no-such-word"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := append([]string{"CODEX_HOME=" + home}, tc.env...)
+			if name == "NoHome" {
+				env = tc.env
+			}
+			_, err := stubserver.New(stubserver.Options{Args: append([]string{"app-server"}, tc.args...), Env: env, Out: io.Discard})
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("started with %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// Ends in this process: by the context, by a client that is gone, by a failing input.
+func TestServer_Ends(t *testing.T) {
+	t.Run("Context", func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		s, err := stubserver.New(stubserver.Options{Args: baseArgs(), Env: []string{"CODEX_HOME=" + t.TempDir()}, In: theirs, Out: theirs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		want(t, "Serve", s.Serve(ctx), nil)
+		if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("the pipe is open: %v", err)
+		}
+	})
+	t.Run("ClientThatDoesNotRead", func(t *testing.T) {
+		inR, inW := io.Pipe()
+		outR, outW := io.Pipe()
+		var errs lockedText
+		s, err := stubserver.New(stubserver.Options{Args: baseArgs(), Env: []string{"CODEX_HOME=" + t.TempDir(), "STUB_STDERR=50"}, In: inR, Out: outW, Err: &errs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(context.Background()) }()
+		_ = outR.Close()
+		for range 100 { // it goes on taking requests
+			_, _ = io.WriteString(inW, `{"id":1,"method":"account/read","params":{}}`+"\n")
+		}
+		_ = inW.CloseWithError(errors.New("torn"))
+		if err := <-served; err == nil || err.Error() != "read input: torn" {
+			t.Errorf("Serve: %v", err)
+		}
+		want(t, "complaints", strings.Count(errs.String(), "Failed to write to stdout"), 1)
+		want(t, "noise", strings.Count(errs.String(), "noisy"), 3)
+	})
+}
+
+type lockedText struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
