@@ -197,11 +197,13 @@ func TestWorkDir_ResultsCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	contains(t, strings.Join(st.Explain, "\n"), "could not be written")
+	contains(t, h.sup.Status().WorkDirs[0].Problem, "permission denied")
 	if err := os.Chmod(results, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	endedAs(t, h.settled(id), store.Answered, reason.Answered)
 	h.oneResult(id)
+	eventually(t, "the end of the trouble", func() bool { return h.sup.Status().WorkDirs[0].Problem == "" })
 	if n := h.asked("hello"); n != 1 {
 		t.Errorf("the turn was run %d times, want once", n)
 	}

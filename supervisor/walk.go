@@ -42,6 +42,7 @@ type walk struct {
 	held   *hold     // the child takes no new turns
 	tries  int       // earlier walks that could not write the answer
 	caused bool      // this walk made the child hold
+	err    error     // why the answer could not be written
 	cancel chan reason.Reason
 	show   func(func(*RunningTask))
 	log    *slog.Logger
@@ -60,7 +61,7 @@ func (k *walk) run(ctx context.Context) walkEnd {
 	end, err := k.steps(ctx)
 	k.leaveRoom(ctx)
 	if err != nil {
-		k.log.Error("task not settled", "error", err)
+		k.err = err
 		return walkUnpublished
 	}
 	return end

@@ -49,6 +49,7 @@ type WorkDir struct {
 	held     *hold
 	stale    bool // gen began with another login
 	paused   bool
+	problem  string // what keeps answers from being written
 	stopping bool
 	walks    sync.WaitGroup
 	walkCtx  context.Context // cancelled when walks have to give up; owned by Serve
@@ -311,7 +312,9 @@ func (w *WorkDir) walkEnded(m msgWalk) {
 		delete(w.suspects, m.id)
 	}
 	switch m.end {
-	case walkSettled, walkGone:
+	case walkSettled:
+		w.trouble(nil)
+	case walkGone:
 	case walkCut:
 		if r.gen != 0 {
 			w.tally(r.gen).cut = append(w.tally(r.gen).cut, r.item)
@@ -323,6 +326,7 @@ func (w *WorkDir) walkEnded(m msgWalk) {
 		// would have had.
 		w.take(itemFrom(r.item, m.walk.task))
 	case walkUnpublished:
+		w.trouble(m.walk.err)
 		w.wait(&waiting{item: r.item, reserved: m.walk.gen != nil, offline: m.walk.gen == nil, end: m.walk.known, tries: m.walk.tries + 1, after: time.Now().Add(retryAfter(m.walk.tries))})
 	}
 	if r.gen != 0 {
@@ -332,6 +336,24 @@ func (w *WorkDir) walkEnded(m msgWalk) {
 	w.replaceLost()
 	w.replaceStale()
 	w.checkDrained()
+}
+
+// trouble notes what keeps answers from being written, usually a full or
+// read-only disk. It is logged when it begins, changes and ends, not for each try.
+func (w *WorkDir) trouble(err error) {
+	text := ""
+	if err != nil {
+		text = oneLine(err.Error(), 300)
+	}
+	if text == w.problem {
+		return
+	}
+	if text == "" {
+		w.log.Info("answers can be written again")
+	} else if w.problem == "" {
+		w.log.Error("an answer cannot be written; it is kept and tried again", "error", err, "try", "look at the disk and at the owner of the dirs")
+	}
+	w.problem = text
 }
 
 // retryAfter spaces the tries to write an answer: the disk may be full.
