@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/codex-supervisor/codex-supervisor/internal/control"
+	"github.com/codex-supervisor/codex-supervisor/internal/reason"
 	"github.com/codex-supervisor/codex-supervisor/supervisor"
 )
 
@@ -79,7 +80,7 @@ func (p statusPage) child(c supervisor.ChildStatus) {
 	}
 	p.field("child", strings.Join(parts, ", "))
 	if c.State != supervisor.ChildReady && c.Reason != "" {
-		p.field("why", strings.TrimSpace(c.Reason.String()+" "+shown(c.Detail, 300)))
+		p.field("why", because(c.Reason, c.Detail))
 	}
 	if c.State == supervisor.ChildBackoff && !c.NextStart.IsZero() {
 		p.field("next", "start in "+short(max(c.NextStart.Sub(p.now), time.Second)))
@@ -101,8 +102,15 @@ func (p statusPage) child(c supervisor.ChildStatus) {
 		p.field("restarts", text)
 	}
 	if c.LastFailure != "" && c.State != supervisor.ChildReady && c.LastFailure != c.Reason {
-		p.field("failed", strings.TrimSpace(c.LastFailure.String()+" "+shown(c.LastFailureDetail, 300)))
+		p.field("failed", because(c.LastFailure, c.LastFailureDetail))
 	}
+}
+
+func because(why reason.Reason, detail string) string {
+	if detail == "" {
+		return why.String()
+	}
+	return why.String() + ": " + shown(detail, 300)
 }
 
 func guests(g supervisor.GuestStatus) string {
