@@ -104,14 +104,16 @@ func runDoctor(ctx context.Context, o *doctorOptions, env *environment, flags co
 		return ctx.Err()
 	}
 	if o.json {
-		err = printJSON(env.stdout, report)
+		if err := printJSON(env.stdout, report); err != nil {
+			return err
+		}
 	} else {
 		printReport(env.stdout, report)
 	}
-	if err == nil && !report.OK {
+	if !report.OK {
 		return &exitError{code: exitFailure} // everything has been said
 	}
-	return err
+	return nil
 }
 
 // askService fills in what the running service knows.
@@ -135,37 +137,74 @@ func (e *environment) askService(ctx context.Context, o *doctor.Options) {
 const doctorWidth = 80
 
 // printReport writes a report for people: what failed and what to try, what is
-// doubtful, then what holds, one line each, and the verdict where the eye ends.
+// doubtful, what could not be checked, then what holds, one line each, and the
+// verdict where the eye ends.
 func printReport(w io.Writer, r doctor.Report) {
-	marks := map[doctor.Status]string{doctor.Fail: "FAIL", doctor.Warn: "warn"}
-	for _, status := range []doctor.Status{doctor.Fail, doctor.Warn, doctor.OK} {
-		if r.Count(status) == 0 {
-			continue
-		}
-		for _, c := range r.Checks {
-			if c.Status != status {
-				continue
-			}
-			found := c.Found
-			if c.WorkDir != "" {
-				found = c.WorkDir + ": " + found
-			}
-			if status == doctor.OK {
-				wrap(w, doctorWidth, fmt.Sprintf("ok    %-18s  ", c.ID), elided(printable(found), doctorWidth-26))
-				continue
-			}
-			wrap(w, doctorWidth, marks[status]+"  ", string(c.ID)+": "+printable(found))
-			if c.Try != "" {
-				wrap(w, doctorWidth, "      try: ", printable(c.Try))
-			}
-		}
+	problems(w, "FAIL", r.Checks, doctor.Fail)
+	problems(w, "warn", r.Checks, doctor.Warn)
+	unchecked(w, r.Checks)
+	if r.Count(doctor.Fail)+r.Count(doctor.Warn) > 0 {
 		fmt.Fprintln(w)
+	}
+	for _, c := range r.Checks {
+		if c.Status == doctor.OK {
+			wrap(w, doctorWidth, fmt.Sprintf("ok    %-18s  ", c.ID), elided(printable(inDir(c)), doctorWidth-26))
+		}
 	}
 	verdict := "ok"
 	if !r.OK {
 		verdict = "NOT OK"
 	}
-	fmt.Fprintf(w, "%s: %d failed, %d warnings, %d hold\n", verdict, r.Count(doctor.Fail), r.Count(doctor.Warn), r.Count(doctor.OK))
+	fmt.Fprintf(w, "\n%s: %d fail, %d warn, %d ok\n", verdict, r.Count(doctor.Fail), r.Count(doctor.Warn), r.Count(doctor.OK))
+}
+
+// problems are the checks that ended with status, each with what to try.
+func problems(w io.Writer, mark string, checks []doctor.Check, status doctor.Status) {
+	for _, c := range checks {
+		if _, skipped := c.NotChecked(); skipped || c.Status != status {
+			continue
+		}
+		// A mistake in a configuration shows its line with a caret below.
+		first, more, _ := strings.Cut(inDir(c), "\n")
+		wrap(w, doctorWidth, mark+"  ", string(c.ID)+": "+printable(first))
+		for line := range strings.Lines(more) {
+			fmt.Fprintln(w, "      "+shown(strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", " "), doctorWidth-6))
+		}
+		if c.Try != "" {
+			wrap(w, doctorWidth, "      try: ", printable(c.Try))
+		}
+	}
+}
+
+// unchecked are the checks that something else stood in the way of, together
+// where it was the same.
+func unchecked(w io.Writer, checks []doctor.Check) {
+	var reasons []string
+	ids := map[string][]string{}
+	for _, c := range checks {
+		why, skipped := c.NotChecked()
+		if !skipped {
+			continue
+		}
+		if c.WorkDir != "" {
+			why = c.WorkDir + ": " + why
+		}
+		if ids[why] == nil {
+			reasons = append(reasons, why)
+		}
+		ids[why] = append(ids[why], string(c.ID))
+	}
+	for _, why := range reasons {
+		wrap(w, doctorWidth, "warn  ", "not checked, "+printable(why)+": "+strings.Join(ids[why], ", "))
+	}
+}
+
+// inDir is what was found, and where, if there are several work dirs.
+func inDir(c doctor.Check) string {
+	if c.WorkDir != "" {
+		return c.WorkDir + ": " + c.Found
+	}
+	return c.Found
 }
 
 // printable is shown without a length: paths are of other people's choosing.

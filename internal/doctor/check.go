@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Status is how a check ended.
@@ -103,5 +104,10 @@ func fail(id ID, try, format string, args ...any) Check {
 // unseen is a check that could not be made. It is no failure of its own: what
 // stood in its way is one.
 func unseen(id ID, why string) Check {
-	return Check{ID: id, Status: Warn, Found: "not checked: " + why}
+	return Check{ID: id, Status: Warn, Found: notChecked + why}
 }
+
+const notChecked = "not checked: "
+
+// NotChecked says why a check was not made; is is false when it was.
+func (c Check) NotChecked() (why string, is bool) { return strings.CutPrefix(c.Found, notChecked) }

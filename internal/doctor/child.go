@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,10 +29,28 @@ const outputLimit = 64 << 10
 // house is where a temporary child lives: a directory in place of the state
 // dir, with a home and rooms of its own, which go with it.
 type house struct {
-	dir    string
-	home   sandbox.Home
-	child  *sandbox.Child
-	remove func()
+	work  WorkDir
+	dir   string
+	home  sandbox.Home
+	child *sandbox.Child
+}
+
+func (h *house) remove() { _ = removeAll(h.dir) }
+
+// tmp is the child's TMPDIR: Codex leaves directories of its own there.
+func (h *house) tmp() string { return filepath.Join(h.dir, "tmp") }
+
+// words names what the house stands for in what is said about it: nobody will
+// find the house itself. A line of its config.toml is the same of the user's.
+func (h *house) words(s string) string {
+	if h.dir == "" {
+		return s
+	}
+	from := h.home.From
+	if from == "" {
+		from = h.work.CodexHomeFrom
+	}
+	return strings.NewReplacer(filepath.Join(h.dir, "codex-home"), from, h.dir, h.work.State).Replace(s)
 }
 
 // staleAfter is when a house of an earlier doctor that was killed is removed.
@@ -39,7 +58,9 @@ const staleAfter = 10 * time.Minute
 
 // build makes one in the state dir, since rooms have to work where they will
 // lie, or in what is there of the way to it.
+// With an error the house is gone, and only good for its words.
 func (d *doctor) build(w WorkDir) (h *house, err error) {
+	h = &house{work: w}
 	at, err := existing(w.State)
 	if err != nil {
 		at = os.TempDir()
@@ -48,31 +69,41 @@ func (d *doctor) build(w WorkDir) (h *house, err error) {
 	dir, err := os.MkdirTemp(at, tryPrefix)
 	if err != nil {
 		if dir, err = os.MkdirTemp("", tryPrefix); err != nil {
-			return nil, fmt.Errorf("make a temporary state dir: %w", err)
+			return h, fmt.Errorf("make a temporary state dir: %w", err)
 		}
 	}
-	h = &house{dir: dir, remove: func() { _ = removeAll(dir) }}
+	h.dir = dir
 	defer func() {
 		if err != nil {
-			h.remove()
+			_ = removeAll(dir)
 		}
 	}()
+	if err := os.Mkdir(h.tmp(), 0o700); err != nil {
+		return h, err
+	}
 	if h.home, err = d.prepareHome(w, dir); err != nil {
-		return nil, err
+		return h, err
 	}
 	read, models := map[task.Tier][]string{}, map[task.Tier]string{}
 	for t, o := range w.Tiers {
 		read[t], models[t] = o.Read, o.Model
 	}
+	results := w.Results
+	if !exists(results) { // the service makes it; until then one stands for it
+		results = filepath.Join(dir, "results")
+		if err := os.Mkdir(results, 0o700); err != nil {
+			return h, err
+		}
+	}
 	policy, err := sandbox.New(sandbox.Options{
-		Mode: w.Sandbox, Work: w.Path, Cwd: w.Cwd, Tasks: w.Tasks, Results: w.Results, State: dir,
+		Mode: w.Sandbox, Work: w.Path, Cwd: w.Cwd, Tasks: w.Tasks, Results: results, State: dir,
 		CodexHome: h.home.Dir, CodexBinary: w.Codex[0], Deny: []string{w.KeyFile}, Read: read,
 		Private: append([]string{w.CodexHomeFrom, w.State}, w.Private...),
 		Model:   w.Model, TierModel: models, ShellEnv: w.ShellEnv,
 		DeveloperInstructions: h.home.Instructions, UID: d.UID, UnsafeRootGuests: w.UnsafeRootGuests, StubChild: w.StubChild,
 	})
 	if err != nil {
-		return nil, err
+		return h, err
 	}
 	h.child = policy.NewChild()
 	return h, nil
@@ -135,6 +166,7 @@ func removeAll(dir string) error {
 type patient struct {
 	house   *house
 	env     []string
+	exec    sandbox.ExecFunc
 	process *proc.Process
 	client  *rpc.Client
 	stderr  *proc.Ring
@@ -146,7 +178,8 @@ type patient struct {
 }
 
 func (d *doctor) environ(w WorkDir, h *house) []string {
-	env := append(sandbox.Environment(d.Environ, w.EnvPass, h.home.Dir), h.child.Environ()...)
+	base := slices.DeleteFunc(slices.Clone(d.Environ), func(s string) bool { return strings.HasPrefix(s, "TMPDIR=") })
+	env := append(sandbox.Environment(append(base, "TMPDIR="+h.tmp()), w.EnvPass, h.home.Dir), h.child.Environ()...)
 	return append(env, w.Env...)
 }
 
@@ -166,6 +199,10 @@ func (d *doctor) start(w WorkDir, h *house) (*patient, error) {
 	})
 	p.group.Go(func() { p.stderr.Drain(p.process.Stderr) })         // ends with the pipe, waited for in stop
 	p.group.Go(func() { _ = p.client.Serve(context.Background()) }) // ends with the connection, waited for in stop
+	p.exec = p.command
+	if d.wrap != nil {
+		p.exec = d.wrap(p.env, p.command)
+	}
 	return p, nil
 }
 
@@ -190,7 +227,7 @@ func (p *patient) configWarning() string {
 
 // said is an error with the last words of a child that died.
 func (p *patient) said(err error) string {
-	text := oneLine(err.Error(), 300)
+	text := oneLine(p.house.words(err.Error()), 300)
 	if rpc.FaultOf(err) != rpc.FaultConnection {
 		return text
 	}
@@ -209,8 +246,8 @@ func (p *patient) stop() {
 	p.spawner.Close()
 }
 
-// exec runs a command on the child, as the service does.
-func (p *patient) exec(ctx context.Context, params rpc.CommandExecParams) (rpc.CommandExecReply, error) {
+// command runs a command on the child, as the service does.
+func (p *patient) command(ctx context.Context, params rpc.CommandExecParams) (rpc.CommandExecReply, error) {
 	reply, err := p.client.CommandExec(ctx, params)
 	if rpc.FaultOf(err) == rpc.FaultExperimental {
 		return p.house.child.SandboxExec(p.env)(ctx, params)

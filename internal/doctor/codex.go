@@ -42,16 +42,21 @@ func (d *doctor) codex(ctx context.Context, w WorkDir) []Check {
 }
 
 func (d *doctor) ask(ctx context.Context, w WorkDir) (checks []Check) {
+	why := "see codex_config_loads"
 	defer func() {
 		for _, id := range asked() {
 			if !has(checks, id) {
-				checks = append(checks, unseen(id, "codex did not come so far"))
+				checks = append(checks, unseen(id, why))
 			}
 		}
 	}()
+	if info, err := os.Stat(w.Path); err != nil || !info.IsDir() {
+		why = "there is no work dir"
+		return nil
+	}
 	h, err := d.build(w)
 	if err != nil {
-		return []Check{broken(err)}
+		return []Check{h.broken(err)}
 	}
 	defer h.remove()
 	p, err := d.start(w, h)
@@ -59,11 +64,12 @@ func (d *doctor) ask(ctx context.Context, w WorkDir) (checks []Check) {
 		return []Check{fail(CodexConfigLoads, "run it by hand as this user: "+w.Codex[0]+" app-server", "codex does not start: %s", oneLine(err.Error(), 300))}
 	}
 	defer p.stop()
-	c := p.loads(ctx, w)
-	checks = append(checks, c)
-	checks = append(checks, d.login(ctx, w, p))
-	works := p.sandbox(ctx, w)
-	return append(checks, works, d.confinement(ctx, w, p, works.Status == OK))
+	checks = append(checks, p.loads(ctx, w))
+	if checks[0].Status == Fail {
+		return checks // whatever else it says now is about a configuration that is not used
+	}
+	works := p.sandbox(ctx)
+	return append(checks, d.login(ctx, w, p), works, d.confinement(ctx, w, p, works.Status == OK))
 }
 
 func has(checks []Check, id ID) bool {
@@ -76,14 +82,14 @@ func has(checks []Check, id ID) bool {
 }
 
 // broken is a house that cannot be built.
-func broken(err error) Check {
+func (h *house) broken(err error) Check {
 	var option *sandbox.OptionError
 	var path *sandbox.ReadPathError
 	try := "check who owns the files in the user's CODEX_HOME; codex_home_from names another"
 	if errors.As(err, &option) || errors.As(err, &path) {
 		try = "change it in the configuration"
 	}
-	return fail(CodexConfigLoads, try, "%s", oneLine(plain(err), 300))
+	return fail(CodexConfigLoads, try, "%s", oneLine(h.words(plain(err)), 300))
 }
 
 // loads brings the child up and opens a thread, which is where a configuration
@@ -122,14 +128,15 @@ func (p *patient) loads(ctx context.Context, w WorkDir) Check {
 	case rpc.FaultOf(err) == rpc.FaultConfig || err != nil && p.configWarning() != "":
 		why := p.said(err)
 		if said := p.configWarning(); said != "" {
-			why = oneLine(said, 300)
+			why = said
 		}
+		why = oneLine(p.house.words(why), 300)
 		return fail(CodexConfigLoads, "mend "+user+"; `codex` itself says where it is wrong", "Codex cannot load its config.toml: %s", why)
 	case err != nil:
 		return fail(CodexConfigLoads, byHand, "codex opens no thread: %s", p.said(err))
 	}
 	if err := p.house.child.CheckOwner(reply); err != nil {
-		return fail(CodexConfigLoads, "look for what sets it in "+user+" and in managed configuration (/etc/codex)", "owners are refused: %s", oneLine(err.Error(), 300))
+		return fail(CodexConfigLoads, "look for what sets it in "+user+" and in managed configuration (/etc/codex)", "owners are refused: %s", p.said(err))
 	}
 	if _, err := os.Stat(user); errors.Is(err, fs.ErrNotExist) {
 		return ok(CodexConfigLoads, "no config.toml; Codex's defaults")
@@ -169,7 +176,7 @@ func (d *doctor) login(ctx context.Context, w WorkDir, p *patient) Check {
 
 // sandbox runs one harmless command in Codex's plain read-only sandbox. It
 // separates a machine on which no sandbox works from a profile that is wrong.
-func (p *patient) sandbox(ctx context.Context, w WorkDir) Check {
+func (p *patient) sandbox(ctx context.Context) Check {
 	ctx, cancel := context.WithTimeout(ctx, sandboxTime)
 	defer cancel()
 	const word = "sandbox-works-here"
@@ -178,7 +185,7 @@ func (p *patient) sandbox(ctx context.Context, w WorkDir) Check {
 		return fail(SandboxWorks, "see dirs_writable", "%s", plain(err))
 	}
 	reply, err := p.exec(ctx, rpc.CommandExecParams{
-		Command: []string{"/bin/sh", "-c", `cat -- "$1"`, "sh", file}, Cwd: p.house.dir, PermissionProfile: ":read-only", TimeoutMs: sandboxTime.Milliseconds(),
+		Command: []string{"cat", file}, Cwd: p.house.dir, PermissionProfile: ":read-only", TimeoutMs: sandboxTime.Milliseconds(),
 	})
 	switch {
 	case rpc.FaultOf(err) == rpc.FaultUnknownMethod:
@@ -218,20 +225,16 @@ func (d *doctor) confinement(ctx context.Context, w WorkDir, p *patient, sandbox
 			}
 		}
 	}
-	exec := sandbox.ExecFunc(p.exec)
-	if d.wrap != nil {
-		exec = d.wrap(exec)
-	}
-	if err := p.house.child.Probe(ctx, exec); err != nil {
+	if err := p.house.child.Probe(ctx, p.exec); err != nil {
 		try := "do not let guests in; see sandbox_works, then the release notes of this codex version"
 		var unproven *sandbox.Unproven
 		if !errors.As(err, &unproven) {
 			try = "mend what it says; until then only owners are served"
 		}
-		return fail(Confinement, try, "%s", oneLine(plain(err), 300))
+		return fail(Confinement, try, "%s", p.said(err))
 	}
 	if err := p.guest(ctx); err != nil {
-		return fail(Confinement, "look for what sets it in config.toml and in managed configuration (/etc/codex)", "a guest's thread is not what was asked for: %s", oneLine(err.Error(), 300))
+		return fail(Confinement, "look for what sets it in config.toml and in managed configuration (/etc/codex)", "a guest's thread is not what was asked for: %s", p.said(err))
 	}
 	if root {
 		return warn(Confinement, asUser, "the probe holds, but guests run as root (unsafe_root_guests)")

@@ -66,8 +66,9 @@ type WorkDir struct {
 // doctor is one examination.
 type doctor struct {
 	Options
-	// wrap stands between the probe and the child; tests break it on purpose.
-	wrap func(sandbox.ExecFunc) sandbox.ExecFunc
+	// wrap stands between the commands and the child, whose environment it is
+	// told; tests break the sandbox with it. May be nil.
+	wrap func(env []string, exec sandbox.ExecFunc) sandbox.ExecFunc
 }
 
 // Run makes all checks. It returns within [Limit], whatever hangs.

@@ -186,7 +186,7 @@ func judgeSpace(p place, dir string, bytes, inodes, inodesFree uint64) Check {
 	case bytes < littleRoom:
 		return warn(DiskSpace, room, "%s free for %s, less than %s", size(bytes), p.name, size(littleRoom))
 	}
-	return ok(DiskSpace, "%s free for %s, the fullest", size(bytes), p.name)
+	return ok(DiskSpace, "%s free (%s)", size(bytes), p.name)
 }
 
 // maxSkew is by how much a file's time may differ from the clock's. Ages of

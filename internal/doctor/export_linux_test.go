@@ -1,0 +1,7 @@
+package doctor
+
+var (
+	JudgeInotify      = judgeInotify
+	InotifyUse        = inotifyUse
+	UserNamespaceHint = userNamespaceHint
+)
