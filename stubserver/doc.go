@@ -33,8 +33,9 @@
 //
 // # Log
 //
-// STUB_LOG names a file that gets one JSON line for each process ({"start": pid})
-// and one for each prompt that a model would have seen: thread, turn, clientId,
+// STUB_LOG names a file that gets one JSON line for each process ({"start": pid}),
+// one for each new thread ({"thread": id, "threadStart": params as they came}) and
+// one for each prompt that a model would have seen: thread, turn, clientId,
 // ephemeral, sha256 and text of the prompt, the number of user messages and of
 // stored entries that the thread had before, and merged when turn/start met a
 // running turn. A prompt that was run twice stands there twice.

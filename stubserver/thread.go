@@ -90,6 +90,7 @@ func (s *Server) threadStart(m incoming) {
 		return
 	}
 	s.threads[t.id()] = t
+	s.log(object{"thread": t.id(), "threadStart": m.Params})
 	s.reply(m.ID, s.threadReply(t))
 	s.notify("thread/started", object{"thread": s.wireThread(t)})
 	s.grease()
