@@ -37,7 +37,7 @@
 // one for each new thread ({"thread": id, "threadStart": params as they came}) and
 // one for each prompt that a model would have seen: thread, turn, clientId,
 // ephemeral, sha256 and text of the prompt, the number of user messages and of
-// stored entries that the thread had before, and merged when turn/start met a
+// items that the thread had before, and merged when turn/start met a
 // running turn. A prompt that was run twice stands there twice.
 //
 // # Grease

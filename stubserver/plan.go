@@ -125,14 +125,14 @@ func (s *Server) willRetry(r *turn, n int) {
 }
 
 func turnError(message string, info any) object {
-	return object{"message": message, "codexErrorInfo": info, "additionalDetails": nil}
+	return object{"message": message, "codexErrorInfo": info, "additionalDetails": nil, "misalignment": nil}
 }
 
 // failure is the error that a turn was asked for, and the window of the account
 // that is told with it.
 func (s *Server) failure(r *turn, all []string) (failure object, window any) {
 	sc := r.script
-	fresh := prompts(r.thread.entries) == 0
+	fresh := countItems(r.thread.entries, itemUser) == 0
 	switch {
 	case sc.has(Fail):
 		kind, _, _ := strings.Cut(sc[Fail], " ")

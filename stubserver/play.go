@@ -146,7 +146,7 @@ func (s *Server) logTurn(r *turn, merged bool) {
 	sum := sha256.Sum256([]byte(r.prompt))
 	line := object{
 		"thread": r.thread.id(), "turn": r.id, "clientId": r.clientID, "ephemeral": r.thread.ephemeral, "sha256": hex.EncodeToString(sum[:]),
-		"prompt": r.prompt, "before": prompts(r.thread.entries), "items": len(r.thread.entries),
+		"prompt": r.prompt, "before": countItems(r.thread.entries, itemUser), "items": countItems(r.thread.entries, ""),
 	}
 	if merged {
 		line["turn"], line["merged"] = r.thread.running.id, true

@@ -113,8 +113,8 @@ func (s *Server) status(t *thread) object {
 		return object{"type": "notLoaded"}
 	case t.running != nil && t.running.started:
 		flags := []string{}
-		if t.running.asked != nil {
-			flags = append(flags, t.running.asked.flag)
+		if a := t.running.asked; a != nil && a.flag != "" {
+			flags = append(flags, a.flag)
 		}
 		return object{"type": "active", "activeFlags": flags}
 	case t.failed:
@@ -143,6 +143,7 @@ func (s *Server) wireThread(t *thread) object {
 	}
 	return object{
 		"id": t.id(), "environments": environments, "extra": nil, "sessionId": t.id(), "forkedFromId": nil, "parentThreadId": nil,
+		"attachedToThreadId": nil, "section": nil, "sectionEnteredAt": nil, "daybreakEnabled": nil,
 		"preview": preview, "ephemeral": t.ephemeral, "projectId": nil, "historyMode": "paginated", "modelProvider": stubProvider,
 		"model": stubModel, "reasoningEffort": nil, "createdAt": t.meta.Created, "updatedAt": time.Now().Unix(), "recencyAt": t.meta.Created,
 		"status": s.status(t), "path": path, "cwd": t.meta.Cwd, "cliVersion": s.env.version(), "originator": t.meta.Origin, "source": "vscode",
@@ -186,8 +187,9 @@ func (s *Server) threadResume(m incoming) {
 			newest++
 		}
 	}
-	reply["initialTurnsPage"] = nil
-	reply["turnsBackwardsCursor"] = cursor{Thread: id, Ordinal: newest, Anchor: true}.String()
+	here := cursor{Thread: id, Ordinal: newest, Anchor: true}.String()
+	reply["initialTurnsPage"], reply["turnsBackwardsCursor"], reply["itemsBackwardsCursor"] = nil, here, here
+	reply["collaborationMode"] = object{"mode": "default", "settings": object{"model": stubModel, "reasoning_effort": nil, "developer_instructions": nil}}
 	s.reply(m.ID, reply)
 	if cold {
 		s.notify("thread/goal/cleared", object{"threadId": id})

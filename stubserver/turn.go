@@ -328,15 +328,15 @@ func (s *Server) tellUsage(r *turn) {
 		}
 	}
 	s.tell(r.thread, "thread/tokenUsage/updated", object{"turnId": r.id, "tokenUsage": object{
-		"total": tokens(max(prompts(r.thread.entries), 1)), "last": tokens(1), "modelContextWindow": 258400,
+		"total": tokens(max(countItems(r.thread.entries, itemUser), 1)), "last": tokens(1), "modelContextWindow": 258400,
 	}})
 }
 
-// prompts counts the user messages of a thread.
-func prompts(entries []entry) int {
+// countItems counts a thread's items of one type; "" is all.
+func countItems(entries []entry, kind string) int {
 	n := 0
 	for _, e := range entries {
-		if e.Item != nil && e.Item.Type == itemUser {
+		if e.Item != nil && (kind == "" || e.Item.Type == kind) {
 			n++
 		}
 	}
@@ -346,7 +346,7 @@ func prompts(entries []entry) int {
 // limits are the account's; the update is sparse, null meaning "not in this one".
 func limits(primary any) object {
 	return object{
-		"limitId": "codex", "limitName": nil, "primary": primary, "secondary": nil, "credits": nil,
-		"planType": nil, "rateLimitReachedType": nil,
+		"limitId": "codex", "limitName": nil, "normalModelSlug": nil, "primary": primary, "secondary": nil, "credits": nil,
+		"individualLimit": nil, "spendControlReached": nil, "planType": nil, "rateLimitReachedType": nil,
 	}
 }
