@@ -98,7 +98,9 @@ func (g *guard) guard(d duty, control, status *os.File) int {
 	go readOrders(control, orders) // ends with the process: the pipe may outlive it
 	state := g.attend(orders)
 	left := g.sweep()
-	if state == nil {
+	if state == nil && left == nil {
+		state = <-g.ended // collected already, by the goroutine that waits for it
+	} else if state == nil {
 		select {
 		case state = <-g.ended:
 		default: // it is among those left

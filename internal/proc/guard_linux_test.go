@@ -164,8 +164,12 @@ func TestGuard_ReapsAllTheTime(t *testing.T) {
 		t.Fatal(line)
 	}
 	eventually(t, "the orphans to be collected", func() bool {
-		n, err := proc.Zombies(p.Guard().PID)
-		return err == nil && n == 0
+		alive, err := proc.Descendants(p.Guard().PID)
+		if err != nil || len(alive) != 2 { // guard, program
+			return false
+		}
+		dead, err := proc.Zombies(p.Guard().PID)
+		return err == nil && dead == 0
 	})
 	if !p.Child().Alive() {
 		t.Error("the program has ended")

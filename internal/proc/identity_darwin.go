@@ -33,12 +33,15 @@ func statOf(pid int) (stat, error) {
 }
 
 func statFrom(k *unix.KinfoProc) stat {
-	const zombie = 5 // SZOMB of sys/proc.h
+	const stopped, zombie = 4, 5 // SSTOP, SZOMB of sys/proc.h
 	s := stat{
 		pid: int(k.Proc.P_pid), parent: int(k.Eproc.Ppid), name: unix.ByteSliceToString(k.Proc.P_comm[:]), state: 'S',
 		start: uint64(k.Proc.P_starttime.Sec)*1_000_000 + uint64(k.Proc.P_starttime.Usec),
 	}
-	if k.Proc.P_stat == zombie {
+	switch k.Proc.P_stat {
+	case stopped:
+		s.state = 'T'
+	case zombie:
 		s.state = 'Z'
 	}
 	return s
@@ -55,6 +58,12 @@ func processes() ([]stat, error) {
 		all = append(all, statFrom(&found[i]))
 	}
 	return all, nil
+}
+
+// resting says that the process cannot fork: it is stopped or gone.
+func (i Identity) resting() bool {
+	s, ok := i.look()
+	return !ok || s.state != 'S'
 }
 
 // signal signals this very process. There are no pidfds here: between the look

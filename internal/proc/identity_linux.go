@@ -76,6 +76,27 @@ func processes() ([]stat, error) {
 	return all, nil
 }
 
+// resting says that no thread of the process can fork: it is stopped or gone.
+func (i Identity) resting() bool {
+	if !i.Alive() {
+		return true
+	}
+	threads, err := os.ReadDir("/proc/" + strconv.Itoa(i.PID) + "/task")
+	if err != nil {
+		return !i.Alive()
+	}
+	for _, t := range threads {
+		raw, err := os.ReadFile("/proc/" + strconv.Itoa(i.PID) + "/task/" + t.Name() + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		if s, err := parseStat(i.PID, raw); err != nil || !strings.ContainsRune("TtZX", rune(s.state)) {
+			return false
+		}
+	}
+	return true
+}
+
 // signal signals this very process through a pidfd that is checked after it was
 // opened: the pid cannot change hands in between.
 func (i Identity) signal(s syscall.Signal) error {

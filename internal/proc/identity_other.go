@@ -23,6 +23,8 @@ func statOf(pid int) (stat, error) {
 
 func processes() ([]stat, error) { return nil, errors.ErrUnsupported }
 
+func (i Identity) resting() bool { return true }
+
 func (i Identity) signal(s syscall.Signal) error {
 	if !i.Alive() {
 		return os.ErrProcessDone

@@ -3,8 +3,11 @@ package proc_test
 import (
 	"os"
 	"runtime"
+	"strconv"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/codex-supervisor/codex-supervisor/internal/proc"
 )
@@ -52,6 +55,24 @@ func assertGone(t testing.TB, ids []proc.Identity) {
 		if id.Alive() {
 			t.Errorf("%s lives on", id)
 			_ = id.Signal(syscall.SIGKILL)
+		}
+	}
+}
+
+// eachOfSession finds the living processes of a session.
+func eachOfSession(t testing.TB, session int, do func(pid int)) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if sid, err := unix.Getsid(pid); err == nil && sid == session && proc.Identify(pid).Alive() {
+			do(pid)
 		}
 	}
 }

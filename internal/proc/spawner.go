@@ -101,6 +101,9 @@ func (s *Spawner) Start(spec Spec) (*Process, error) {
 	}
 	if err != nil { // of the guard: no memory, no processes left, no such directory
 		pipes.closeOurs()
+		if _, dirErr := os.Stat(spec.Dir); spec.Dir != "" && dirErr != nil {
+			err = dirErr // StartProcess names the program only
+		}
 		return nil, &StartError{Program: program, Err: fmt.Errorf("start the guard: %w", err)}
 	}
 	return newProcess(program, guard, pipes)

@@ -10,8 +10,8 @@ import (
 
 // Bounds of SweepStale.
 const (
-	staleMost     = 100_000         // processes that are stopped before killing begins
-	stalePatience = 5 * time.Second // until what was killed is gone
+	freezePatience = time.Second     // until all are stopped; what waits in the kernel cannot fork either
+	stalePatience  = 5 * time.Second // until what was killed is gone
 )
 
 // SweepStale ends recorded processes of an earlier run and everything below
@@ -73,25 +73,47 @@ func freeze(ids []Identity) (family map[Identity]bool, err error) {
 			stop(id)
 		}
 	}
-	for before := 0; len(family) > before && before <= staleMost; {
-		before = len(family)
+	deadline := time.Now().Add(freezePatience)
+	for settled := len(family) == 0; !settled; {
+		// A fork that had begun when its process was told to stop is still
+		// completed, so a look counts only when all have come to rest before it.
+		settled = time.Now().After(deadline) || restingBy(family, deadline)
 		all, err := processes()
 		if err != nil {
 			return family, errors.Join(append(errs, err)...)
 		}
-		ours := map[int]bool{}
-		for again := true; again; {
-			known := len(family)
-			for _, s := range all {
-				ours[s.pid] = family[s.identity()] // not by pid alone
-			}
-			for _, s := range all {
-				if ours[s.parent] {
-					stop(s.identity())
-				}
-			}
-			again = len(family) > known
-		}
+		before := len(family)
+		adopt(family, all, stop)
+		settled = settled && len(family) == before
 	}
 	return family, errors.Join(errs...)
+}
+
+// adopt hands every process to stop that is below one of the family.
+func adopt(family map[Identity]bool, all []stat, stop func(Identity)) {
+	ours := map[int]bool{}
+	for known := -1; len(family) > known; {
+		known = len(family)
+		for _, s := range all {
+			ours[s.pid] = family[s.identity()] // not by pid alone
+		}
+		for _, s := range all {
+			if ours[s.parent] {
+				stop(s.identity())
+			}
+		}
+	}
+}
+
+// restingBy waits until none of the family can fork any more.
+func restingBy(family map[Identity]bool, deadline time.Time) bool {
+	for id := range family {
+		for pause := 100 * time.Microsecond; !id.resting(); pause = min(2*pause, 20*time.Millisecond) {
+			if time.Now().After(deadline) {
+				return false
+			}
+			time.Sleep(pause)
+		}
+	}
+	return true
 }
