@@ -106,12 +106,8 @@ func TestCrash(t *testing.T) {
 		check(t, db.Check())
 		got := model{}
 		for _, row := range must[[]store.Row](t)(db.Rows(crashTasks + 1)) {
-			got[row.TaskID] = [2]int{int(row.Tokens), len(row.Attempts)}
-			if n := len(row.Attempts); n == 50 {
-				t.Fatal("the test is too long for the bound of a row")
-			} else if row.Attempts[n-1].N != n {
-				t.Errorf("attempt %d is number %d", n, row.Attempts[n-1].N)
-			}
+			// A row keeps its newest attempts only: their number tells how many there were.
+			got[row.TaskID] = [2]int{int(row.Tokens), row.Attempts[len(row.Attempts)-1].N}
 		}
 		switch {
 		case reflect.DeepEqual(got, modelOf(last)):
@@ -138,7 +134,7 @@ func killWriter(t *testing.T, path string, from, writes int) int {
 	check(t, err)
 	check(t, cmd.Start())
 	kill := func() {
-		for spin := rand.IntN(1_000_000); spin > 0; spin-- { // up to a millisecond: somewhere in the next writes
+		for spin := rand.IntN(300_000); spin > 0; spin-- { // up to a millisecond: somewhere in the next writes
 			runtime.KeepAlive(spin)
 		}
 		check(t, cmd.Process.Kill())

@@ -33,12 +33,8 @@ type opening struct {
 	file     *os.File
 }
 
-// open is bbolt's OpenFile. bbolt also reads the file through it for a snapshot,
-// when all has been looked at and the lock is held.
+// open is bbolt's OpenFile, called once for each try.
 func (o *opening) open(name string, flag int, perm fs.FileMode) (*os.File, error) {
-	if o.file != nil {
-		return os.OpenFile(name, flag, perm)
-	}
 	expected, err := marked(o.path)
 	if err != nil {
 		return nil, err

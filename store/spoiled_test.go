@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -28,13 +29,9 @@ func TestOpen_SpoiledPage(t *testing.T) {
 	for name, spoil := range map[string]func([]byte){
 		"Zeros": func(p []byte) { clear(p) },
 		"Head":  func(p []byte) { p[0]++ },
-		"Value": func(p []byte) {
-			for i, b := range p {
-				if b == '"' {
-					p[i] = '!'
-				}
-			}
-		},
+		// Only in JSON: a lone byte may be part of a page's table, and nothing tells
+		// that such a table was another one.
+		"Value": func(p []byte) { copy(p, bytes.ReplaceAll(p, []byte(`{"`), []byte(`{!`))) },
 	} {
 		refused := 0
 		for at := 2 * page; at < len(whole); at += page {
