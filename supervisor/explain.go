@@ -44,7 +44,7 @@ func explain(f taskFacts, st TaskStatus, w WorkDirStatus, now time.Time) (where 
 	switch f.where {
 	case "running":
 		s := f.shown
-		lines = append(lines, fmt.Sprintf("It is running (attempt %d, %s) since %s; its turn may take %s.",
+		lines = append(lines, fmt.Sprintf("It has been running for %[3]s (attempt %[1]d, %[2]s); its turn may take %[4]s.",
 			max(s.Attempt, 1), s.Phase, plainDuration(now.Sub(s.Started)), plainDuration(s.Cap)))
 	case "waiting":
 		switch {

@@ -48,6 +48,9 @@ func (w *WorkDir) Status() WorkDirStatus {
 	for _, r := range s.live {
 		s.Running = append(s.Running, *r.Load())
 	}
+	if rows, err := w.store.Rows(RecentShown); err == nil {
+		s.Recent = rows
+	}
 	slices.SortFunc(s.Running, func(a, b RunningTask) int { return a.Started.Compare(b.Started) })
 	return s
 }

@@ -39,6 +39,9 @@ type WorkDirStatus struct {
 	live []*atomic.Pointer[RunningTask] // what Running is read from
 }
 
+// RecentShown is how many of the latest tasks a status holds.
+const RecentShown = 5
+
 // QueueShown bounds the queue in a snapshot.
 const QueueShown = 50
 
