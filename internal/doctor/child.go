@@ -227,6 +227,9 @@ func (p *patient) configWarning() string {
 
 // said is an error with the last words of a child that died.
 func (p *patient) said(err error) string {
+	if rpc.FaultOf(err) == rpc.FaultTimeout {
+		return "no answer in time"
+	}
 	text := oneLine(p.house.words(err.Error()), 300)
 	if rpc.FaultOf(err) != rpc.FaultConnection {
 		return text

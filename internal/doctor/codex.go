@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/codex-supervisor/codex-supervisor/internal/reason"
 	"github.com/codex-supervisor/codex-supervisor/internal/task"
@@ -64,7 +65,7 @@ func (d *doctor) ask(ctx context.Context, w WorkDir) (checks []Check) {
 		return []Check{fail(CodexConfigLoads, "run it by hand as this user: "+w.Codex[0]+" app-server", "codex does not start: %s", oneLine(err.Error(), 300))}
 	}
 	defer p.stop()
-	checks = append(checks, p.loads(ctx, w))
+	checks = append(checks, p.loads(ctx, w, d.patience))
 	if checks[0].Status == Fail {
 		return checks // whatever else it says now is about a configuration that is not used
 	}
@@ -95,8 +96,8 @@ func (h *house) broken(err error) Check {
 // loads brings the child up and opens a thread, which is where a configuration
 // that Codex cannot read shows. No turn is started, and no MCP server or hook of
 // the user's: what they do is not for a doctor to cause.
-func (p *patient) loads(ctx context.Context, w WorkDir) Check {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
+func (p *patient) loads(ctx context.Context, w WorkDir, patience time.Duration) Check {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	user := filepath.Join(p.house.home.From, "config.toml")
 	_, err := p.client.Initialize(ctx, rpc.InitializeParams{
@@ -105,7 +106,7 @@ func (p *patient) loads(ctx context.Context, w WorkDir) Check {
 	})
 	byHand := "run it by hand as this user: " + w.Codex[0] + " app-server"
 	if err != nil {
-		return fail(CodexConfigLoads, byHand, "codex does not answer: %s", p.said(err))
+		return fail(CodexConfigLoads, byHand, "codex does not come up: %s", p.said(err))
 	}
 	start := p.house.child.OwnerStart()
 	if config, err := p.client.ConfigRead(ctx, rpc.ConfigReadParams{Cwd: start.Cwd}); err == nil {

@@ -39,7 +39,7 @@ func TestCodex_ConfigLoads(t *testing.T) {
 		"Broken":      {func(h *house) { write(h.t, h.w().CodexHomeFrom+"/config.toml", "model = [\n", 0o600) }, "user/config.toml", "mend "},
 		"Unreadable":  {func(h *house) { write(h.t, h.w().CodexHomeFrom+"/config.toml", "", 0) }, "permission denied", "codex_home_from"},
 		"OtherPolicy": {func(h *house) { h.w().Env = append(h.w().Env, "STUB_POLICY=write") }, "owners are refused: ", "/etc/codex"},
-		"Exits":       {func(h *house) { h.w().Env = append(h.w().Env, "STUB_EXIT=3", "STUB_STDERR=40") }, "codex does not answer", "by hand"},
+		"Exits":       {func(h *house) { h.w().Env = append(h.w().Env, "STUB_EXIT=3", "STUB_STDERR=40") }, "codex does not come up: ", "by hand"},
 		"BadMode":     {func(h *house) { h.w().Sandbox = "none" }, "sandbox", "change it in the configuration"},
 		"BadRead": {func(h *house) {
 			h.w().Tiers = map[task.Tier]supervisor.TierOptions{task.Guest: {Read: []string{"/no/such"}}}

@@ -69,10 +69,14 @@ type doctor struct {
 	// wrap stands between the commands and the child, whose environment it is
 	// told; tests break the sandbox with it. May be nil.
 	wrap func(env []string, exec sandbox.ExecFunc) sandbox.ExecFunc
+	// patience is how long a child may take to come up.
+	patience time.Duration
 }
 
 // Run makes all checks. It returns within [Limit], whatever hangs.
-func Run(ctx context.Context, o Options) Report { return (&doctor{Options: o}).run(ctx) }
+func Run(ctx context.Context, o Options) Report {
+	return (&doctor{Options: o, patience: startTime}).run(ctx)
+}
 
 func (d *doctor) run(ctx context.Context) Report {
 	ctx, cancel := context.WithTimeout(ctx, askingTime)

@@ -1,7 +1,6 @@
 package doctor_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"path/filepath"
@@ -76,7 +75,7 @@ func TestRun_TwoWorkDirs(t *testing.T) {
 }
 
 func TestRun_Config(t *testing.T) {
-	h := newHouse(t)
+	h := bareHouse(t)
 	h.opt.ConfigFile, h.opt.Warnings = "/etc/house.toml", []string{"one thing", "another"}
 	wants(t, h.check(doctor.ConfigLoads), doctor.Warn, "/etc/house.toml: one thing; another", "")
 
@@ -96,14 +95,13 @@ func TestRun_Config(t *testing.T) {
 func TestRun_EndsWhateverHangs(t *testing.T) {
 	h := newHouse(t)
 	h.w().Env = append(h.w().Env, "STUB_MUTE=1", "STUB_DEAF=1")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
+	h.patience = time.Second
 	began := time.Now()
-	r := h.run(ctx)
-	if took := time.Since(began); took > 10*time.Second {
+	r := h.run(t.Context())
+	if took := time.Since(began); took > doctor.Limit {
 		t.Errorf("took %s", took)
 	}
-	wants(t, find(t, r, doctor.CodexConfigLoads), doctor.Fail, "codex does not answer", "run it by hand")
+	wants(t, find(t, r, doctor.CodexConfigLoads), doctor.Fail, "codex does not come up: no answer in time", "run it by hand")
 	wants(t, find(t, r, doctor.Confinement), doctor.Warn, "not checked", "")
 }
 
@@ -130,7 +128,7 @@ func TestRun_SweepsWhatAKilledOneLeft(t *testing.T) {
 	mkdir(t, filepath.Join(old, "rooms", "r"))
 	mkdir(t, fresh)
 	age(t, old)
-	doctor.RunBroken(t.Context(), h.opt, h.wrap)
+	doctor.RunBroken(t.Context(), h.opt, h.patience, h.wrap)
 	if got := listing(t, h.w().State); !slices.Equal(got, []string{h.w().State, fresh}) {
 		t.Errorf("left: %q", got)
 	}

@@ -21,7 +21,8 @@ var (
 	Size       = size
 )
 
-// RunBroken is Run with something between the commands and the child.
-func RunBroken(ctx context.Context, o Options, wrap func(env []string, exec sandbox.ExecFunc) sandbox.ExecFunc) Report {
-	return (&doctor{Options: o, wrap: wrap}).run(ctx)
+// RunBroken is Run with something between the commands and the child, which has
+// patience to come up.
+func RunBroken(ctx context.Context, o Options, patience time.Duration, wrap func(env []string, exec sandbox.ExecFunc) sandbox.ExecFunc) Report {
+	return (&doctor{Options: o, wrap: wrap, patience: patience}).run(ctx)
 }

@@ -2,12 +2,14 @@ package doctor_test
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/codex-supervisor/codex-supervisor/internal/doctor"
 	"github.com/codex-supervisor/codex-supervisor/internal/proc"
@@ -22,7 +24,8 @@ type house struct {
 	dir string
 	opt doctor.Options
 	// wrap plays a sandbox for the stub, which has none.
-	wrap func([]string, sandbox.ExecFunc) sandbox.ExecFunc
+	wrap     func([]string, sandbox.ExecFunc) sandbox.ExecFunc
+	patience time.Duration // of the doctor with a child
 }
 
 func newHouse(t *testing.T) *house {
@@ -42,12 +45,21 @@ func newHouse(t *testing.T) *house {
 		mkdir(t, d)
 	}
 	return &house{
-		t: t, dir: dir, wrap: confining,
+		t: t, dir: dir, wrap: confining, patience: 20 * time.Second,
 		opt: doctor.Options{
 			WorkDirs: []doctor.WorkDir{{WorkDirOptions: w, Configured: "codex"}}, Environ: os.Environ(), UID: os.Geteuid(),
 			Socket: filepath.Join(dir, "run", "c.sock"),
 		},
 	}
+}
+
+// bareHouse is one in which no Codex is found: most of what a doctor looks at
+// does not need one, and starting it is what takes time.
+func bareHouse(t *testing.T) *house {
+	t.Helper()
+	h := newHouse(t)
+	h.w().NotFound = errors.New("none is looked for")
+	return h
 }
 
 func (h *house) w() *doctor.WorkDir { return &h.opt.WorkDirs[0] }
@@ -61,7 +73,7 @@ func (h *house) check(id doctor.ID) doctor.Check {
 func (h *house) run(ctx context.Context) doctor.Report {
 	h.t.Helper()
 	before, tmp := listing(h.t, h.dir), listing(h.t, os.TempDir())
-	r := doctor.RunBroken(ctx, h.opt, h.wrap)
+	r := doctor.RunBroken(ctx, h.opt, h.patience, h.wrap)
 	if after := listing(h.t, h.dir); !slices.Equal(before, after) {
 		h.t.Errorf("left behind: before %q, after %q", before, after)
 	}

@@ -45,13 +45,13 @@ func TestDirs_Writable(t *testing.T) {
 		"NoEntry":     {func(h *house) { chmod(h.t, h.w().Path, 0) }, "permission denied", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t)
+			h := bareHouse(t)
 			tc.change(h)
 			wants(t, h.check(doctor.DirsWritable), doctor.Fail, tc.found, tc.try)
 		})
 	}
 	if os.Geteuid() != 0 { // root in name only: the directories are ours
-		h := newHouse(t)
+		h := bareHouse(t)
 		h.opt.UID = 0
 		wants(t, h.check(doctor.DirsWritable), doctor.Warn, "written as root, which says little", "sudo -u USER")
 	}
@@ -71,20 +71,20 @@ func chmod(t *testing.T, dir string, mode os.FileMode) {
 }
 
 func TestDirs_Apart(t *testing.T) {
-	h := newHouse(t)
+	h := bareHouse(t)
 	link := filepath.Join(h.dir, "link")
 	if err := os.Symlink(h.w().Tasks, link); err != nil {
 		t.Fatal(err)
 	}
 	h.w().Results = link
 	wants(t, h.check(doctor.DirsApart), doctor.Fail, "results ("+link+") and tasks", "--results")
-	h = newHouse(t)
+	h = bareHouse(t)
 	h.w().State = filepath.Join(h.w().Results, "deep", "state")
 	wants(t, h.check(doctor.DirsApart), doctor.Fail, "must not be or lie in one another", "--state")
-	h = newHouse(t)
+	h = bareHouse(t)
 	h.w().State = filepath.Join(h.w().Path, "own")
 	wants(t, h.check(doctor.DirsApart), doctor.Warn, "lies in the work dir", "--state")
-	h = newHouse(t)
+	h = bareHouse(t)
 	h.w().Cwd = h.dir
 	wants(t, h.check(doctor.DirsApart), doctor.Warn, "lies in the cwd", "")
 }
@@ -103,7 +103,7 @@ func TestJudgeSpace(t *testing.T) {
 	} {
 		wants(t, doctor.JudgeSpace(tc.bytes, tc.inodes, tc.free), tc.status, tc.found, "")
 	}
-	h := newHouse(t)
+	h := bareHouse(t)
 	h.w().Tasks = filepath.Join(h.w().KeyFile, "x")
 	write(t, h.w().KeyFile, "", 0o600)
 	wants(t, h.check(doctor.DiskSpace), doctor.Fail, "not a directory", "dirs_writable")
@@ -117,12 +117,15 @@ func TestJudgeClock(t *testing.T) {
 		status doctor.Status
 		found  string
 	}{
-		{0, doctor.OK, ""}, {-1.9, doctor.OK, ""}, {6.9, doctor.OK, ""},
-		{-3, doctor.Fail, "3s behind the clock"}, {9, doctor.Fail, "4s ahead of the clock"},
+		{0, doctor.OK, ""},
+		{-1.9, doctor.OK, ""},
+		{6.9, doctor.OK, ""},
+		{-3, doctor.Fail, "3s behind the clock"},
+		{9, doctor.Fail, "4s ahead of the clock"},
 	} {
 		wants(t, doctor.JudgeClock(at(tc.made), now, at(5)), tc.status, tc.found, "")
 	}
-	h := newHouse(t)
+	h := bareHouse(t)
 	chmod(t, h.w().State, 0o500)
 	wants(t, h.check(doctor.Clock), doctor.Warn, "not checked: no file can be made", "")
 }
@@ -148,7 +151,7 @@ func TestKey(t *testing.T) {
 		"NotReadable":   {good, 0o200, "", doctor.Fail, "permission denied", "chown"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t)
+			h := bareHouse(t)
 			h.w().Envelope = tc.policy
 			if tc.mode != 0 {
 				write(t, h.w().KeyFile, tc.text, tc.mode)
@@ -163,7 +166,7 @@ func TestKey(t *testing.T) {
 			}
 		})
 	}
-	h := newHouse(t)
+	h := bareHouse(t)
 	mkdir(t, h.w().KeyFile)
 	wants(t, h.check(doctor.HMACKey), doctor.Fail, "no regular file", "")
 	h.w().KeyFile = ""

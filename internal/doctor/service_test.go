@@ -42,12 +42,12 @@ func TestService(t *testing.T) {
 		"OtherState": {func(s *supervisor.WorkDirStatus) { s.State = "/else" }, doctor.Warn, "with the state dir /else", "flags"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t)
+			h := bareHouse(t)
 			h.serving(tc.change)
 			wants(t, h.check(doctor.ServiceState), tc.status, tc.found, tc.try)
 		})
 	}
-	h := newHouse(t)
+	h := bareHouse(t)
 	h.serving(func(s *supervisor.WorkDirStatus) { s.Guests = supervisor.GuestStatus{Reason: reason.TierDisabled} })
 	off := supervisor.TierOptions{Disabled: true}
 	h.w().Tiers = map[task.Tier]supervisor.TierOptions{task.Team: off, task.Guest: off, task.Ambient: off}
@@ -61,7 +61,7 @@ func TestPorts(t *testing.T) {
 	}
 	defer l.Close()
 	taken := l.Addr().String()
-	h := newHouse(t)
+	h := bareHouse(t)
 	wants(t, h.check(doctor.Ports), doctor.OK, "off", "")
 	h.opt.Listen = taken
 	_, port, _ := net.SplitHostPort(taken)
@@ -80,7 +80,7 @@ func TestPorts(t *testing.T) {
 }
 
 func TestSocket(t *testing.T) {
-	h := newHouse(t)
+	h := bareHouse(t)
 	run := filepath.Dir(h.opt.Socket)
 	wants(t, h.check(doctor.Socket), doctor.OK, "can be made at "+h.opt.Socket, "")
 	mkdir(t, run)
