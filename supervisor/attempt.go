@@ -185,7 +185,7 @@ func (k *walk) ask(ctx context.Context) (threads.Found, error) {
 }
 
 // adopt saves the thread of a first turn that was stored though we were gone
-// before we could save it.
+// before we could save it, in place of the one that it was to replace.
 func (k *walk) adopt(last store.Attempt, found threads.Found) error {
 	switch found.State {
 	case threads.Completed, threads.Failed, threads.Interrupted, threads.InProgress:
@@ -196,7 +196,7 @@ func (k *walk) adopt(last store.Attempt, found threads.Found) error {
 	if err != nil {
 		return fmt.Errorf("read channel: %w", err)
 	}
-	if ok && channel.Owner != nil {
+	if ok && channel.Owner != nil && (channel.Owner.ID == last.ThreadID || !last.NewThread) {
 		return nil
 	}
 	return k.w.threads.Acknowledge(k.gen.session, k.item.ChannelKey, k.row.ChannelName, threads.Opened{ID: last.ThreadID, New: true})

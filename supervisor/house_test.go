@@ -59,6 +59,11 @@ func newHouse(t testing.TB, change func(*supervisor.WorkDirOptions)) *house {
 		}
 	}
 	w.Env = []string{playCodex + "=1", "STUB_LOG=" + h.logPath()}
+	for _, name := range []string{"GORACE", "GOCOVERDIR"} { // of the test run itself
+		if v := os.Getenv(name); v != "" {
+			w.Env = append(w.Env, name+"="+v)
+		}
+	}
 	if change != nil {
 		change(&w)
 	}

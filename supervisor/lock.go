@@ -1,11 +1,14 @@
 package supervisor
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gofrs/flock"
 )
@@ -34,13 +37,20 @@ type instanceLock struct {
 // parent: two services with different state dirs must not share an inbox.
 const lockName = "supervisor.lock"
 
+// lockPatience is how long a lock is tried for. A service that was killed while
+// it was starting a child leaves the lock to the forked process for the moment
+// until that executes its program (seen under random kills).
+const lockPatience = time.Second
+
 // lockState locks the state dir and the work dir.
 func lockState(state, work string) (*instanceLock, error) {
 	l := &instanceLock{}
 	for _, path := range []string{filepath.Join(state, lockName), filepath.Join(work, ".codex-"+lockName)} {
 		f := flock.New(path)
-		ok, err := f.TryLock()
-		if err != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+		ok, err := f.TryLockContext(ctx, 20*time.Millisecond)
+		cancel()
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			l.release()
 			return nil, fmt.Errorf("lock %q: %w", path, err)
 		}

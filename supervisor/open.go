@@ -118,7 +118,8 @@ func (w *WorkDir) boot() error {
 		// that it was killed too. Pid and start time must both match.
 		killed, err := proc.SweepStale(g.Child, g.Guard)
 		if err != nil {
-			return fmt.Errorf("sweep generation %d: %w", g.N, err)
+			// What cannot be ended by anybody must not keep everybody waiting.
+			w.log.Error("processes of an earlier run could not be ended", "generation", g.N, "error", err)
 		}
 		if killed > 0 {
 			w.log.Warn("ended processes of an earlier run", "generation", g.N, "processes", killed)

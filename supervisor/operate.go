@@ -80,6 +80,11 @@ func (w *WorkDir) DropTask(raw func(id string) []byte) (string, error) {
 // CancelTask stops a task: a queued one is answered as cancelled, a running one
 // is interrupted.
 func (w *WorkDir) CancelTask(ctx context.Context, id string) error {
+	if row, ok, err := w.store.Row(id); err != nil {
+		return fmt.Errorf("read ledger: %w", err)
+	} else if ok && row.State == store.StateSettled {
+		return w.notHere(id) // its walk may still be tidying up
+	}
 	found := false
 	err := w.do(ctx, func() {
 		end := &knownEnd{outcome: store.Cancelled, failure: failure{why: reason.Cancelled}}

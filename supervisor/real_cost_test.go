@@ -20,9 +20,9 @@ const (
 	// mostAddedOwner is noise: an owner's profile costs nothing.
 	mostAddedOwner = 50 * time.Millisecond
 	// mostDeeper is noise too: how deep a guest's room lies must not matter. On
-	// the machine of docs/benchmarks.md it was 116 ms without project_root_markers
+	// the machine of docs/benchmarks.md it was 52 to 116 ms without project_root_markers
 	// and project_doc_max_bytes in the thread's configuration.
-	mostDeeper = 50 * time.Millisecond
+	mostDeeper = 30 * time.Millisecond
 	// costRuns is how often each way is measured; CODEX_COST_RUNS is another number.
 	costRuns = 15
 )

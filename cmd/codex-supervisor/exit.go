@@ -71,7 +71,7 @@ func verdict(err error) (message, try string, code int) {
 	case errors.Is(err, control.ErrNoService):
 		return message, "codex-supervisor run --work DIR; or name its socket by --socket", exitNoService
 	case errors.As(err, &damaged):
-		return message, "restore the file from a backup, or move it away to start without any memory of tasks and threads", exitFailure
+		return message, "restore the file from a backup, or move it and the file *.exists beside it away to start without any memory of tasks and threads", exitFailure
 	case errors.As(err, &newer):
 		return message, "run the newer codex-supervisor that wrote it, or name another directory by --state", exitFailure
 	case errors.Is(err, store.ErrLocked):
