@@ -82,13 +82,16 @@ func (s *Server) userMessage(r *turn) {
 		return
 	}
 	s.storeStart(r)
-	s.logTurn(r, false) // from here on the model has seen it
+	seen := s.turnLine(r, false)
 	it := &item{Type: itemUser, ID: newID(), ClientID: r.clientID, Content: r.content}
 	if it.Content == nil {
 		it.Content = []object{}
 	}
 	s.itemStarted(r, it)
 	s.itemDone(r, it)
+	// From here on the model may see it. A line before the message is stored
+	// would count prompts that a kill in between kept from it.
+	s.log(seen)
 	s.grease()
 }
 

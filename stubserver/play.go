@@ -142,7 +142,8 @@ func (s *Server) log(v object) {
 	}
 }
 
-func (s *Server) logTurn(r *turn, merged bool) {
+// turnLine is what the log says of a turn's prompt.
+func (s *Server) turnLine(r *turn, merged bool) object {
 	sum := sha256.Sum256([]byte(r.prompt))
 	line := object{
 		"thread": r.thread.id(), "turn": r.id, "clientId": r.clientID, "ephemeral": r.thread.ephemeral, "sha256": hex.EncodeToString(sum[:]),
@@ -151,5 +152,5 @@ func (s *Server) logTurn(r *turn, merged bool) {
 	if merged {
 		line["turn"], line["merged"] = r.thread.running.id, true
 	}
-	s.log(line)
+	return line
 }

@@ -94,7 +94,7 @@ func (s *Server) turnStart(m incoming) {
 	}
 	r := &turn{id: newID(), thread: t, clientID: p.ClientID, content: p.Input, prompt: prompt, before: texts(t.entries), startAt: time.Now()}
 	if t.running != nil {
-		s.logTurn(r, true)
+		s.log(s.turnLine(r, true))
 		s.reply(m.ID, object{"turn": past{id: t.running.id, status: turnRunning}.wire(viewNone)})
 		return // merged into the running turn, whose id it gets
 	}
