@@ -8,9 +8,6 @@ func ParseStat(raw string) (name string, parent, threads int, state byte, start 
 	return s.name, s.parent, s.threads, s.state, s.start, err
 }
 
-// ParseStatm reads a /proc/PID/statm.
-func ParseStatm(raw string) (uint64, error) { return parseStatm(1, raw) }
-
 // Zombies counts the dead below a process that nobody has collected.
 func Zombies(pid int) (n int, err error) {
 	found, err := below(pid)

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -123,21 +124,13 @@ func doneOr(err error) error {
 
 // ResidentBytes is the resident memory of a process.
 func ResidentBytes(pid int) (uint64, error) {
-	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, fmt.Errorf("read memory of pid %d: %w", pid, err)
 	}
-	return parseStatm(pid, string(raw))
-}
-
-func parseStatm(pid int, raw string) (uint64, error) {
-	f := strings.Fields(raw)
-	if len(f) < 2 {
-		return 0, fmt.Errorf("read memory of pid %d: %d fields", pid, len(f))
-	}
-	pages, err := strconv.ParseUint(f[1], 10, 64)
+	st, err := p.Stat()
 	if err != nil {
 		return 0, fmt.Errorf("read memory of pid %d: %w", pid, err)
 	}
-	return pages * uint64(os.Getpagesize()), nil
+	return uint64(st.ResidentMemory()), nil
 }
