@@ -39,7 +39,9 @@ func newHouse(t *testing.T) *house {
 		Name: "house", Path: filepath.Join(dir, "work"),
 		Tasks: filepath.Join(dir, "work", "tasks"), Results: filepath.Join(dir, "work", "results"), State: filepath.Join(dir, "state"),
 		KeyFile: filepath.Join(dir, "work", "key"), Codex: []string{exe}, CodexHomeFrom: filepath.Join(dir, "user"),
-		Env: []string{playCodex + "=1"}, Sandbox: sandbox.ReadOnly,
+		// A program under the race detector sleeps for a second when it ends, and
+		// these tests start hundreds: guards, and codex itself.
+		Env: []string{playCodex + "=1", "GORACE=atexit_sleep_ms=0"}, Sandbox: sandbox.ReadOnly,
 	}
 	for _, d := range []string{w.Tasks, w.Results, w.State, w.CodexHomeFrom} {
 		mkdir(t, d)
