@@ -24,3 +24,6 @@ func Identify(pid int) Identity { return identify(pid) }
 
 // Signal signals this very process.
 func (i Identity) Signal(s syscall.Signal) error { return i.signal(s) }
+
+// LevelOOMScore takes a protection out of a file as of /proc/self/oom_score_adj.
+func LevelOOMScore(file string) (restore func()) { return levelOOMScore(file) }

@@ -81,7 +81,7 @@ func (g *guard) guard(d duty, control, status *os.File) int {
 		return 1 // the keeper has died before we could be told
 	}
 	setNoFile(d.noFile)
-	restore := levelOOMScore()
+	restore := levelOOMScore("/proc/self/oom_score_adj")
 	err := g.start(d.argv[0], d.argv, &os.ProcAttr{
 		Env:   withoutService(os.Environ()),
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
@@ -123,6 +123,7 @@ func (g *guard) start(program string, argv []string, attr *os.ProcAttr) error {
 	go func() { // ends with the child, which the sweep makes sure of
 		state, _ := child.Wait()
 		g.ended <- state
+		close(g.ended)
 	}()
 	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
 		defer null.Close()
@@ -197,8 +198,7 @@ func setNoFile(n uint64) {
 // service may have, off this process while it starts the app-server, and returns
 // what puts it back. An app-server that grew to gigabytes under a score of -900
 // had other processes killed in its place.
-func levelOOMScore() (restore func()) {
-	const file = "/proc/self/oom_score_adj"
+func levelOOMScore(file string) (restore func()) {
 	raw, err := os.ReadFile(file)
 	if err != nil || !bytes.HasPrefix(raw, []byte("-")) {
 		return func() {}

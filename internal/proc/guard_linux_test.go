@@ -58,6 +58,29 @@ func TestProcess_LeavesNothing(t *testing.T) {
 	}
 }
 
+// TestProcess_DiesWithItsGuard: should both guards be lost, the program at least
+// must not live on.
+func TestProcess_DiesWithItsGuard(t *testing.T) {
+	p, family := mustFamily(t, newSpawner(t))
+	for _, step := range []struct {
+		id proc.Identity
+		s  syscall.Signal
+	}{{p.Guard(), syscall.SIGSTOP}, {p.InnerGuard(), syscall.SIGKILL}} {
+		if err := step.id.Signal(step.s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { _ = p.Guard().Signal(syscall.SIGCONT) })
+	eventually(t, "the end of the program", func() bool { return !p.Child().Alive() })
+	if err := p.Guard().Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustEnd(t, p); got.Err == nil {
+		t.Errorf("exit %+v, want the loss of the guard", got)
+	}
+	assertGone(t, family)
+}
+
 // TestProcess_Close gives a program up without a word.
 func TestProcess_Close(t *testing.T) {
 	p, family := mustFamily(t, newSpawner(t))
@@ -237,5 +260,26 @@ func TestGuard_Unkillable(t *testing.T) {
 	got := mustEnd(t, p)
 	if want := "could not be ended: pid " + pid + " (sleep, state D)"; got.Code != 3 || got.Swept != 0 || got.Err == nil || !strings.Contains(got.Err.Error(), want) {
 		t.Errorf("exit %+v, want code 3 and %q", got, want)
+	}
+}
+
+// TestLevelOOMScore does on a file what TestSpawner_OOMScore may not do for lack
+// of a capability.
+func TestLevelOOMScore(t *testing.T) {
+	for _, c := range []struct{ own, program string }{{"-900\n", "0"}, {"-1000\n", "0"}, {"0\n", "0\n"}, {"250\n", "250\n"}} {
+		file := t.TempDir() + "/oom_score_adj"
+		if err := os.WriteFile(file, []byte(c.own), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		assert := func(when, want string) {
+			t.Helper()
+			if got, err := os.ReadFile(file); err != nil || string(got) != want {
+				t.Errorf("%q: %s it is %q, want %q (%v)", c.own, when, got, want, err)
+			}
+		}
+		restore := proc.LevelOOMScore(file)
+		assert("while the program starts", c.program)
+		restore()
+		assert("afterwards", c.own)
 	}
 }

@@ -138,7 +138,7 @@ func TestSweepStale_Strangers(t *testing.T) {
 // as fast as it can: none may be born between the look and the kill.
 func TestSweepStale_Forking(t *testing.T) {
 	for range 5 {
-		cmd := exec.Command("/bin/sh", "-c", "echo; while :; do sleep 1000 & done")
+		cmd := exec.Command("/bin/sh", "-c", "echo; while :; do (sleep 1000 & (sleep 1000 & wait) & wait) & done")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		out, err := cmd.StdoutPipe()
 		if err != nil {

@@ -36,7 +36,7 @@ const (
 // to it, since it is their subreaper: one generation of the family a round. A
 // pid of its own cannot be used again before it collects it, so no stranger is
 // hit, and listing them takes so little that a process which forks and ends all
-// the time is caught, which a walk over /proc never manages. Having no children
+// the time, under another pid whenever it is looked for, is caught as well. Having no children
 // is the kernel's own word that there are no descendants either.
 func (g *guard) sweep() (left []string) {
 	began := time.Now()
