@@ -28,6 +28,18 @@ type realChild struct {
 
 func startRealChild(t *testing.T, h *house, env ...string) *realChild {
 	t.Helper()
+	return startCodex(t, h, false, env)
+}
+
+// startBareChild starts Codex as it comes: in the user's own home, with the whole
+// environment, and with nothing of ours on its command line.
+func startBareChild(t *testing.T, h *house, env ...string) *realChild {
+	t.Helper()
+	return startCodex(t, h, true, env)
+}
+
+func startCodex(t *testing.T, h *house, bare bool, env []string) *realChild {
+	t.Helper()
 	w := h.opt.WorkDirs[0]
 	home, err := sandbox.PrepareHome(sandbox.HomeOptions{Mode: "private", From: w.CodexHomeFrom, State: w.State})
 	if err != nil {
@@ -42,9 +54,13 @@ func startRealChild(t *testing.T, h *house, env ...string) *realChild {
 	}
 	c := &realChild{t: t, house: h, home: home, policy: policy.NewChild(), ended: make(chan rpc.TurnEvent, 16), items: map[string]string{}}
 	cmd := exec.Command(w.Codex[0], append([]string{"app-server"}, c.policy.Args()...)...)
+	base := append([]string{"HOME=" + w.CodexHomeFrom, "PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"}, env...)
+	cmd.Env = append(sandbox.Environment(base, nil, home.Dir), c.policy.Environ()...)
+	if bare {
+		c.home.Dir = w.CodexHomeFrom
+		cmd.Args, cmd.Env = cmd.Args[:2], append(base, "CODEX_HOME="+c.home.Dir)
+	}
 	cmd.Dir = w.Path
-	base := []string{"HOME=" + w.CodexHomeFrom, "PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"}
-	cmd.Env = append(append(sandbox.Environment(base, nil, home.Dir), c.policy.Environ()...), env...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
