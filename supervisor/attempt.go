@@ -48,10 +48,12 @@ func (k *walk) attempt(ctx context.Context, kind store.AttemptKind) (turnEnd, er
 			return k.note(func(a *store.Attempt) { a.TurnID = id })
 		},
 		begun: func() error {
-			if err := k.note(func(a *store.Attempt) { a.TurnSeen = true }); err != nil {
+			// In this order: an attempt whose turn was seen has its thread saved,
+			// and recovery need not save it against an operator's reset.
+			if err := k.keepThread(); err != nil {
 				return err
 			}
-			return k.keepThread()
+			return k.note(func(a *store.Attempt) { a.TurnSeen = true })
 		},
 		show: func(phase string, length int) {
 			k.show(func(r *RunningTask) { r.Phase, r.TextLen = phase, length })
@@ -192,11 +194,7 @@ func (k *walk) adopt(last store.Attempt, found threads.Found) error {
 	case threads.NeverStored, threads.ThreadMissing, threads.ThreadLocked:
 		return nil
 	}
-	channel, ok, err := k.w.store.Channel(k.item.ChannelKey)
-	if err != nil {
-		return fmt.Errorf("read channel: %w", err)
-	}
-	if ok && channel.Owner != nil && (channel.Owner.ID == last.ThreadID || !last.NewThread) {
+	if !last.NewThread || last.TurnSeen {
 		return nil
 	}
 	return k.w.threads.Acknowledge(k.gen.session, k.item.ChannelKey, k.row.ChannelName, threads.Opened{ID: last.ThreadID, New: true})

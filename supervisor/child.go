@@ -210,8 +210,8 @@ func (c *child) attend(ctx context.Context, gen *generation) childEnd {
 					c.transition(ChildReady, "", "")
 					c.opt.notify(childReleased{gen})
 				case orderHold:
-					if held != nil {
-						continue
+					if held != nil && (held.why != reason.LoginMissing || o.hold.why != reason.ConfigBroken) {
+						continue // a broken configuration is why no login was found
 					}
 					h := o.hold
 					held = &h

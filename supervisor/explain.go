@@ -36,6 +36,11 @@ func (w *WorkDir) factsOf(id string) taskFacts {
 			f.ahead = other
 		}
 	}
+	for other, wt := range w.waiting {
+		if wt.reserved && flowOf(wt.item) == flowOf(it) {
+			f.ahead = other
+		}
+	}
 	return f
 }
 

@@ -1,13 +1,15 @@
 package supervisor
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -27,14 +29,15 @@ func (e *BusyError) Error() string {
 }
 
 // instanceLock is the proof that this process is the only one that serves a
-// work dir. It is a lock of the kernel's on a file, so it ends with the process,
-// however that ends; the pid inside is only for the message.
+// work dir. Its locks are the kernel's, so they end with the process, however
+// that ends. They lie on the directories themselves: a lock file in a work dir
+// could be removed, or made a link to something else, by an owner's turn.
 type instanceLock struct {
-	locks []*flock.Flock
+	file *flock.Flock // in the state dir; holds the pid, which is only for the message
+	dirs []*os.File
 }
 
-// lockName is the lock's file in a state dir, and, dotted, in a tasks dir's
-// parent: two services with different state dirs must not share an inbox.
+// lockName is the lock file in a state dir, where no turn may write.
 const lockName = "supervisor.lock"
 
 // lockPatience is how long a lock is tried for. A service that was killed while
@@ -42,29 +45,95 @@ const lockName = "supervisor.lock"
 // until that executes its program (seen under random kills).
 const lockPatience = time.Second
 
-// lockState locks the state dir and the work dir.
-func lockState(state, work string) (*instanceLock, error) {
-	l := &instanceLock{}
-	for _, path := range []string{filepath.Join(state, lockName), filepath.Join(work, ".codex-"+lockName)} {
-		f := flock.New(path)
-		ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
-		ok, err := f.TryLockContext(ctx, 20*time.Millisecond)
-		cancel()
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			l.release()
-			return nil, fmt.Errorf("lock %q: %w", path, err)
+// lockDirs locks the state dir, and the work, task and result dirs: two services
+// with different state dirs must not share an inbox.
+func lockDirs(opt WorkDirOptions) (l *instanceLock, err error) {
+	l = &instanceLock{}
+	taken := l
+	defer func() {
+		if err != nil {
+			taken.release()
 		}
-		if !ok {
-			l.release()
-			return nil, &BusyError{WorkDir: work, PID: holder(path)}
+	}()
+	path := filepath.Join(opt.State, lockName)
+	if err := plainFile(path); err != nil {
+		return nil, err
+	}
+	f := flock.New(path)
+	if err := tryLock(f.TryLock); err != nil {
+		return nil, lockError(err, opt.Path, path, holder(path))
+	}
+	l.file = f
+	if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+		return nil, fmt.Errorf("write %q: %w", path, err)
+	}
+	var seen []os.FileInfo
+	for _, dir := range []string{opt.Path, opt.Tasks, opt.Results} {
+		d, err := os.Open(dir)
+		if err != nil {
+			return nil, fmt.Errorf("lock %q: %w", dir, err)
 		}
-		l.locks = append(l.locks, f)
-		if err := os.WriteFile(path, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
-			l.release()
-			return nil, fmt.Errorf("write %q: %w", path, err)
+		l.dirs = append(l.dirs, d)
+		info, err := d.Stat()
+		if err != nil {
+			return nil, fmt.Errorf("lock %q: %w", dir, err)
+		}
+		if slices.ContainsFunc(seen, func(other os.FileInfo) bool { return os.SameFile(info, other) }) {
+			continue // locked already, under another name
+		}
+		seen = append(seen, info)
+		err = tryLock(func() (bool, error) {
+			err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+			if errors.Is(err, syscall.EWOULDBLOCK) {
+				return false, nil
+			}
+			return err == nil, err
+		})
+		if err != nil {
+			return nil, lockError(err, opt.Path, dir, dirHolder(info))
 		}
 	}
 	return l, nil
+}
+
+// plainFile refuses what a lock file must not be: a link leads the pid elsewhere,
+// and a FIFO would be waited for.
+func plainFile(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look at lock %q: %w", path, err)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("lock %q is no plain file; remove it", path)
+	}
+	return nil
+}
+
+var errHeld = errors.New("held by another process")
+
+// tryLock tries for lockPatience.
+func tryLock(try func() (bool, error)) error {
+	for deadline := time.Now().Add(lockPatience); ; {
+		switch ok, err := try(); {
+		case err != nil:
+			return err
+		case ok:
+			return nil
+		case time.Now().After(deadline):
+			return errHeld
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func lockError(err error, work, path string, pid int) error {
+	if errors.Is(err, errHeld) {
+		return &BusyError{WorkDir: work, PID: pid}
+	}
+	return fmt.Errorf("lock %q: %w", path, err)
 }
 
 func holder(path string) int {
@@ -79,11 +148,14 @@ func holder(path string) int {
 	return pid
 }
 
-// release gives the locks up. The files stay: removing a lock file lets two
+// release gives the locks up. The file stays: removing a lock file lets two
 // processes hold "the" lock on two different inodes.
 func (l *instanceLock) release() {
-	for _, f := range l.locks {
-		_ = f.Close()
+	if l.file != nil {
+		_ = l.file.Close()
 	}
-	l.locks = nil
+	for _, d := range l.dirs {
+		_ = d.Close()
+	}
+	l.file, l.dirs = nil, nil
 }

@@ -32,17 +32,18 @@ func openWorkDir(opt WorkDirOptions, metrics *Metrics, log *slog.Logger, onEvent
 	w = &WorkDir{
 		opt: opt, log: log, onEvent: onEvent, metrics: metrics.workdir(opt.Name), messages: newMailbox[message](),
 		queue: newQueue(opt.limits()), running: map[string]*running{}, waiting: map[string]*waiting{},
-		suspects: map[string]bool{}, tallies: map[uint64]*tally{},
+		suspects: map[string]bool{}, troubles: map[string]string{}, tallies: map[uint64]*tally{},
 	}
-	if w.lock, err = lockState(opt.State, opt.Path); err != nil {
+	if w.lock, err = lockDirs(opt); err != nil {
 		return nil, err
 	}
+	opened := w
 	defer func() {
-		if err != nil {
-			if w.store != nil {
-				_ = w.store.Close()
+		if err != nil { // w is nil then: the returns below set it
+			if opened.store != nil {
+				_ = opened.store.Close()
 			}
-			w.lock.release()
+			opened.lock.release()
 		}
 	}()
 	if w.store, err = store.Open(filepath.Join(opt.State, ledgerFile), store.Options{}); err != nil {
@@ -285,13 +286,20 @@ func (w *WorkDir) recordEnd(g *generation, end childEnd) {
 func (w *WorkDir) launch(ctx context.Context, number uint64) (*generation, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, w.opt.StartTimeout, errors.New("start_timeout passed"))
 	defer cancel()
+	codex := w.opt.Codex
+	if w.opt.FindCodex != nil {
+		var err error
+		if codex, err = w.opt.FindCodex(); err != nil {
+			return nil, &startError{why: reason.BinaryMissing, err: err}
+		}
+	}
 	sources := w.sources()
 	home, err := sandbox.PrepareHome(sandbox.HomeOptions{Mode: w.opt.CodexHome, From: w.opt.CodexHomeFrom, State: w.opt.State})
 	if err != nil {
 		return nil, &startError{why: reason.ConfigBroken, err: err}
 	}
 	w.importBound(home)
-	policy, err := w.newPolicy(home)
+	policy, err := w.newPolicy(home, codex[0])
 	if err != nil {
 		return nil, &startError{why: reason.ConfigBroken, err: err}
 	}
@@ -299,7 +307,7 @@ func (w *WorkDir) launch(ctx context.Context, number uint64) (*generation, error
 		number: number, started: time.Now(), sources: sources, router: newRouter(), sandbox: policy.NewChild(), home: home, stderr: proc.NewRing(50, 2000),
 		metrics: w.metrics, log: w.log.With("generation", number), child: w.child, ended: make(chan struct{}),
 	}
-	argv := append(append(append([]string{}, w.opt.Codex...), "app-server"), g.sandbox.Args()...)
+	argv := append(append(append([]string{}, codex...), "app-server"), g.sandbox.Args()...)
 	env := append(sandbox.Environment(os.Environ(), w.opt.EnvPass, home.Dir), g.sandbox.Environ()...)
 	env = append(env, w.opt.Env...)
 	g.env = env
@@ -358,7 +366,7 @@ func startProblem(err error) error {
 }
 
 // newPolicy is made for each generation: the owner's AGENTS.md is read anew.
-func (w *WorkDir) newPolicy(home sandbox.Home) (*sandbox.Policy, error) {
+func (w *WorkDir) newPolicy(home sandbox.Home, codex string) (*sandbox.Policy, error) {
 	read := map[task.Tier][]string{}
 	models := map[task.Tier]string{}
 	for t, o := range w.opt.Tiers {
@@ -366,7 +374,7 @@ func (w *WorkDir) newPolicy(home sandbox.Home) (*sandbox.Policy, error) {
 	}
 	return sandbox.New(sandbox.Options{
 		Mode: w.opt.Sandbox, Work: w.opt.Path, Cwd: w.opt.Cwd, Tasks: w.opt.Tasks, Results: w.opt.Results, State: w.opt.State,
-		CodexHome: home.Dir, CodexBinary: w.opt.Codex[0], Deny: []string{w.opt.KeyFile}, Read: read,
+		CodexHome: home.Dir, CodexBinary: codex, Deny: []string{w.opt.KeyFile}, Read: read,
 		Private: append([]string{w.opt.CodexHomeFrom}, w.opt.Private...),
 		Model:   w.opt.Model, TierModel: models, ShellEnv: w.opt.ShellEnv,
 		DeveloperInstructions: home.Instructions, UID: os.Geteuid(), UnsafeRootGuests: w.opt.UnsafeRootGuests, StubChild: w.opt.StubChild,

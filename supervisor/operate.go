@@ -80,6 +80,9 @@ func (w *WorkDir) DropTask(raw func(id string) []byte) (string, error) {
 // CancelTask stops a task: a queued one is answered as cancelled, a running one
 // is interrupted.
 func (w *WorkDir) CancelTask(ctx context.Context, id string) error {
+	if err := soundID(id); err != nil {
+		return err
+	}
 	if row, ok, err := w.store.Row(id); err != nil {
 		return fmt.Errorf("read ledger: %w", err)
 	} else if ok && row.State == store.StateSettled {
@@ -121,6 +124,14 @@ func (w *WorkDir) CancelTask(ctx context.Context, id string) error {
 	return nil
 }
 
+// soundID refuses what cannot be a task's id before it is looked for or shown.
+func soundID(id string) error {
+	if task.ValidID(id) {
+		return nil
+	}
+	return &OperationError{Code: CodeInvalid, Message: fmt.Sprintf("%.140q is no task id", id), Hint: "`codex-supervisor status` lists the tasks"}
+}
+
 func (w *WorkDir) notHere(id string) error {
 	row, ok, err := w.store.Row(id)
 	switch {
@@ -137,6 +148,9 @@ func (w *WorkDir) notHere(id string) error {
 // One that was answered is not run again: its room has its reply, and a second
 // one for the same id would be dropped by the gateway.
 func (w *WorkDir) RetryTask(ctx context.Context, id string) error {
+	if err := soundID(id); err != nil {
+		return err
+	}
 	row, ok, err := w.store.Row(id)
 	if err != nil {
 		return fmt.Errorf("read ledger: %w", err)
@@ -148,6 +162,9 @@ func (w *WorkDir) RetryTask(ctx context.Context, id string) error {
 		return fmt.Errorf("look for a result: %w", err)
 	} else if done {
 		return &OperationError{Code: CodeConflict, Message: fmt.Sprintf("task %s has its result already (%s)", id, where), Hint: "send the message again, or `codex-supervisor task drop` it under a new id"}
+	}
+	if ok && row.Outcome != store.Skipped && !row.RepliedAt.IsZero() {
+		return &OperationError{Code: CodeConflict, Message: fmt.Sprintf("task %s was answered at %s", id, row.RepliedAt.Local().Format(time.DateTime)), Hint: "send the message again, or `codex-supervisor task drop` it under a new id"}
 	}
 	t, err := w.source.Read(id)
 	if err != nil {
@@ -256,6 +273,9 @@ func (w *WorkDir) Models(ctx context.Context) ([]rpc.Model, error) {
 // Task tells what is known of a task and why it is where it is.
 func (w *WorkDir) Task(ctx context.Context, id string) (TaskStatus, error) {
 	st := TaskStatus{ID: id, WorkDir: w.opt.Name, Where: "unknown"}
+	if err := soundID(id); err != nil {
+		return st, err
+	}
 	var facts taskFacts
 	if err := w.do(ctx, func() { facts = w.factsOf(id) }); err != nil {
 		return st, err

@@ -52,12 +52,15 @@ type WorkDirOptions struct {
 	State   string // of its own, outside everything an owner's turn may write
 	KeyFile string // of the envelope's HMAC key; need not exist
 
-	Codex         []string // program and leading arguments; "app-server" is added
-	CodexHome     string   // "private", "inherit" or a path
-	CodexHomeFrom string   // whose login and config a private home takes
-	EnvPass       []string // names of variables passed on besides the allow-list
-	Env           []string // set in the child besides these, NAME=VALUE (tests, demo)
-	ShellEnv      string   // "core" or "login"
+	Codex []string // program and leading arguments; "app-server" is added
+	// FindCodex, when set, finds the program anew at each start: one that was
+	// installed or upgraded meanwhile is taken up.
+	FindCodex     func() ([]string, error) `json:"-"`
+	CodexHome     string                   // "private", "inherit" or a path
+	CodexHomeFrom string                   // whose login and config a private home takes
+	EnvPass       []string                 // names of variables passed on besides the allow-list
+	Env           []string                 // set in the child besides these, NAME=VALUE (tests, demo)
+	ShellEnv      string                   // "core" or "login"
 
 	// Private are more directories that no tier may read: other work dirs, the
 	// control socket's.

@@ -152,7 +152,7 @@ const probeAgain = time.Minute
 // publish makes the snapshot that Status returns.
 func (w *WorkDir) publish() {
 	s := WorkDirStatus{
-		Name: w.opt.Name, Path: w.opt.Path, State: w.opt.State, Sandbox: string(w.opt.Sandbox), Paused: w.paused, Problem: w.problem,
+		Name: w.opt.Name, Path: w.opt.Path, State: w.opt.State, Sandbox: string(w.opt.Sandbox), Paused: w.paused, Problem: w.problem(),
 		Queued: w.queue.length(), Waiting: len(w.waiting), Child: w.child.Status(), Queue: []QueuedTask{},
 	}
 	s.Envelope = w.source.Policy()

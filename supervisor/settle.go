@@ -1,7 +1,10 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 	"time"
 
@@ -72,6 +75,13 @@ func (k *walk) publishKept() (walkEnd, error) {
 		text = failure{why: k.row.Reason}.text()
 	}
 	receipt, err := k.w.sink.Publish(k.item.ID, k.item.Tier, text)
+	if errors.Is(err, fs.ErrNotExist) {
+		// The dir was removed while we ran.
+		if err := os.MkdirAll(k.w.opt.Results, 0o755); err != nil {
+			return 0, fmt.Errorf("make results dir: %w", err)
+		}
+		receipt, err = k.w.sink.Publish(k.item.ID, k.item.Tier, text)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("publish reply to %q: %w", k.item.ID, err)
 	}

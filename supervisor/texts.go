@@ -89,7 +89,9 @@ func (f failure) sentence() string {
 		return "This message is too large, so it was not run."
 	case reason.FileNotUTF8:
 		return "This message is not valid text (UTF-8), so it was not run."
-	case reason.NoTask, reason.EmptyTask:
+	case reason.NoTask:
+		return "This message has no \"task:\" line, so there was nothing to run."
+	case reason.EmptyTask:
 		return "This message was empty when it arrived, so there was nothing to do."
 	case reason.IDMismatch:
 		return "This message arrived under a name that is not its own, so it was not run."

@@ -130,6 +130,8 @@ func (k *walk) end(row store.Row, exists bool) (walkEnd, error) {
 	switch {
 	case row.State == store.StateReplied:
 		return k.publishKept()
+	case exists && row.TaskID != "":
+		return k.settle(store.Answered, reason.AlreadyAnswered)
 	case exists:
 		return walkSettled, nil
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,7 +51,7 @@ type WorkDir struct {
 	held     *hold
 	stale    bool // gen began with another login
 	paused   bool
-	problem  string // what keeps answers from being written
+	troubles map[string]string // task id → what keeps its answer from being written
 	stopping bool
 	walks    sync.WaitGroup
 	walkCtx  context.Context // cancelled when walks have to give up; owned by Serve
@@ -313,10 +315,13 @@ func (w *WorkDir) walkEnded(m msgWalk) {
 	}
 	switch m.end {
 	case walkSettled:
-		w.trouble(nil)
+		w.trouble(m.id, nil)
 	case walkGone:
 	case walkCut:
-		if r.gen != 0 {
+		if cancelled(r) {
+			// Cancelled while it waited for its child to go.
+			w.wait(&waiting{item: r.item, offline: true, end: &knownEnd{outcome: store.Cancelled, failure: failure{why: reason.Cancelled}}})
+		} else if r.gen != 0 {
 			w.tally(r.gen).cut = append(w.tally(r.gen).cut, r.item)
 		}
 	case walkDeferred:
@@ -326,8 +331,14 @@ func (w *WorkDir) walkEnded(m msgWalk) {
 		// would have had.
 		w.take(itemFrom(r.item, m.walk.task))
 	case walkUnpublished:
-		w.trouble(m.walk.err)
-		w.wait(&waiting{item: r.item, reserved: m.walk.gen != nil, offline: m.walk.gen == nil, end: m.walk.known, tries: m.walk.tries + 1, after: time.Now().Add(retryAfter(m.walk.tries))})
+		w.trouble(m.id, m.walk.err)
+		// A committed reply needs no child and must not hold up its channel.
+		replied := m.walk.row.State == store.StateReplied
+		end := m.walk.known
+		if end == nil {
+			end = &knownEnd{}
+		}
+		w.wait(&waiting{item: r.item, reserved: m.walk.gen != nil && !replied, offline: m.walk.gen == nil || replied, end: end, tries: m.walk.tries + 1, after: time.Now().Add(retryAfter(m.walk.tries))})
 	}
 	if r.gen != 0 {
 		w.tally(r.gen).walks--
@@ -338,22 +349,43 @@ func (w *WorkDir) walkEnded(m msgWalk) {
 	w.checkDrained()
 }
 
-// trouble notes what keeps answers from being written, usually a full or
-// read-only disk. It is logged when it begins, changes and ends, not for each try.
-func (w *WorkDir) trouble(err error) {
-	text := ""
-	if err != nil {
-		text = oneLine(err.Error(), 300)
+// trouble notes what keeps an answer from being written, usually a full or
+// read-only disk. It is logged when it begins and ends, not for each try.
+func (w *WorkDir) trouble(id string, err error) {
+	had := len(w.troubles)
+	if err == nil {
+		delete(w.troubles, id)
+	} else {
+		w.troubles[id] = oneLine(err.Error(), 300)
 	}
-	if text == w.problem {
-		return
+	switch has := len(w.troubles); {
+	case had == 0 && has > 0:
+		w.log.Error("an answer cannot be written; it is kept and tried again", "task", id, "error", err, "try", "look at the disk and at the owner of the dirs")
+	case had > 0 && has == 0:
+		w.log.Info("all answers could be written")
 	}
-	if text == "" {
-		w.log.Info("answers can be written again")
-	} else if w.problem == "" {
-		w.log.Error("an answer cannot be written; it is kept and tried again", "error", err, "try", "look at the disk and at the owner of the dirs")
+}
+
+// problem says in words what keeps answers from being written.
+func (w *WorkDir) problem() string {
+	for _, id := range slices.Sorted(maps.Keys(w.troubles)) {
+		text := w.troubles[id]
+		if n := len(w.troubles); n > 1 {
+			text = fmt.Sprintf("%d answers cannot be written, the first: %s", n, text)
+		}
+		return text
 	}
-	w.problem = text
+	return ""
+}
+
+// cancelled takes a cancel that no turn was there to hear.
+func cancelled(r *running) bool {
+	select {
+	case <-r.cancel:
+		return true
+	default:
+		return false
+	}
 }
 
 // retryAfter spaces the tries to write an answer: the disk may be full.

@@ -115,7 +115,9 @@ func (o *dropOptions) request(args []string, stdin io.Reader) (control.DropReque
 	if ask.Tier, ok = task.CanonicalTier(o.tier); !ok {
 		return ask, usage("--tier owner, team, guest or ambient", "there is no tier %q", o.tier)
 	}
-	if ask.Priority, ok = task.ParsePriority(o.priority); !ok {
+	priority, ok := task.ParsePriority(o.priority)
+	ask.Priority = &priority
+	if !ok {
 		return ask, usage("--priority urgent, normal or low", "there is no priority %q", o.priority)
 	}
 	switch {

@@ -38,8 +38,17 @@ func workDirOptions(c *config.Config, getenv func(string) string, log *slog.Logg
 		if o.CodexHomeFrom == "" {
 			o.CodexHomeFrom = userCodexHome(getenv)
 		}
-		// A codex that is missing is no reason to end: the service tries again,
-		// and whoever installs it need not remember to start the service.
+		// A codex that is missing is no reason to end: the service looks for it at
+		// each start of a child, and whoever installs it need not remember to
+		// start the service.
+		configured := o.Codex
+		o.FindCodex = func() ([]string, error) {
+			program, err := nativeCodex(configured[0])
+			if err != nil {
+				return nil, err
+			}
+			return append([]string{program}, configured[1:]...), nil
+		}
 		if program, err := nativeCodex(o.Codex[0]); err != nil {
 			later(slog.LevelError, "codex not found; trying again until it is there", "workdir", w.Name, "error", err,
 				"try", "npm install -g @openai/codex, or --codex PROGRAM")

@@ -81,8 +81,9 @@ func TestAPI_DropIsStampedAndItsTextIsNotLogged(t *testing.T) {
 	}
 	d := &fakeDir{name: "garden"}
 	h := serve(t, &fake{dirs: []*fakeDir{d}}, func(o *control.Options) { o.Paths = map[string]control.Paths{"garden": {KeyFile: keyFile}} })
+	low := task.Low
 	reply, err := dial(t, h).DropTask(t.Context(), "", control.DropRequest{
-		Tier: task.Guest, Channel: "room", Priority: task.Low, Sender: "Ann", Text: "secret words\ntier: owner",
+		Tier: task.Guest, Channel: "room", Priority: &low, Sender: "Ann", Text: "secret words\ntier: owner",
 	})
 	if err != nil || reply.ID != "task-1" || reply.WorkDir != "garden" {
 		t.Fatalf("%+v, %v", reply, err)

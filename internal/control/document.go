@@ -35,11 +35,11 @@ type ResetReply struct {
 
 // DropRequest is POST /v1/workdirs/{wd}/tasks.
 type DropRequest struct {
-	Tier     task.Tier     `json:"tier"`
-	Channel  string        `json:"channel,omitempty"`
-	Priority task.Priority `json:"priority"`
-	Sender   string        `json:"sender,omitempty"`
-	Text     string        `json:"text"`
+	Tier     task.Tier      `json:"tier"`
+	Channel  string         `json:"channel,omitempty"`
+	Priority *task.Priority `json:"priority,omitempty"` // normal when absent; its zero is urgent
+	Sender   string         `json:"sender,omitempty"`
+	Text     string         `json:"text"`
 }
 
 // DropReply says which task it became.

@@ -184,8 +184,12 @@ func (d DropRequest) check() error {
 
 // Bytes is the task file that the request asks for, stamped when there is a key.
 func (d DropRequest) Bytes(id string, key task.Key) []byte {
+	priority := task.Normal
+	if d.Priority != nil {
+		priority = *d.Priority
+	}
 	raw := task.Format(task.Task{
-		ID: id, Tier: d.Tier, ChannelID: d.Channel, Priority: d.Priority, Sender: d.Sender,
+		ID: id, Tier: d.Tier, ChannelID: d.Channel, Priority: priority, Sender: d.Sender,
 		Source: "codex-supervisor", Body: d.Text,
 	})
 	return task.Stamp(raw, key)

@@ -147,3 +147,24 @@ func TestServe_ALostListenerIsAnError(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A place that was only guessed may be somebody else's; the service is looked
+// for at the next one.
+func TestDial_GuessThatIsClosedToUs(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("nothing is closed to root")
+	}
+	closed := t.TempDir()
+	if err := os.Chmod(closed, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Chmod(closed, 0o700) })
+	locked := filepath.Join(closed, "control.sock")
+	_, err := control.Dial(t.Context(), []string{locked, filepath.Join(t.TempDir(), "none")})
+	if !errors.Is(err, control.ErrNoService) {
+		t.Errorf("two guesses: %v, want no service", err)
+	}
+	if _, err := control.Dial(t.Context(), []string{locked}); err == nil || errors.Is(err, control.ErrNoService) {
+		t.Errorf("the one place that was named: %v, want its own error", err)
+	}
+}

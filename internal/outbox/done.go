@@ -124,15 +124,12 @@ func (s *Sink) places(id, name string) func(yield func(string, error) bool) {
 				return
 			}
 		}
-		top, err := s.list(s.results)
+		days, err := s.dayDirs()
 		if err != nil {
 			yield("", err)
 			return
 		}
-		for _, day := range slices.Backward(top.dirs) {
-			if !dayDir.MatchString(day) {
-				continue
-			}
+		for _, day := range slices.Backward(days) {
 			l, err := s.list(filepath.Join(s.results, day))
 			if err != nil {
 				yield("", err)

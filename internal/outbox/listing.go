@@ -67,6 +67,37 @@ func (s *Sink) list(dir string) (listing, error) {
 	return fresh, nil
 }
 
+// dayDirsFor is how long the list of day archives is used again. The results dir
+// changes with each reply, and with 10,000 results lying in it a listing for each
+// question made an owner wait over a minute behind a flood (measured); a new day
+// archive appears once a day, when a gateway starts.
+const dayDirsFor = 3 * time.Second
+
+// dayDirs returns the day archives, sorted.
+func (s *Sink) dayDirs() ([]string, error) {
+	s.mu.Lock()
+	days, listed := s.days, s.daysListed
+	s.mu.Unlock()
+	if now := s.now(); !listed.IsZero() && now.Sub(listed) < dayDirsFor && !now.Before(listed) {
+		return days, nil
+	}
+	looked := s.now()
+	top, err := s.list(s.results)
+	if err != nil {
+		return nil, err
+	}
+	days = nil
+	for _, name := range top.dirs {
+		if dayDir.MatchString(name) {
+			days = append(days, name)
+		}
+	}
+	s.mu.Lock()
+	s.days, s.daysListed = days, looked
+	s.mu.Unlock()
+	return days, nil
+}
+
 // of returns the files whose name is id followed by something that rest
 // accepts (the part between the id and `.txt`), sorted.
 func (l listing) of(id string, rest func(string) bool) []string {

@@ -45,9 +45,11 @@ type Sink struct {
 	max              int
 	log              *slog.Logger
 
-	mu       sync.Mutex
-	listings map[string]listing // by directory
-	now      func() time.Time   // for the age of listings
+	mu         sync.Mutex
+	listings   map[string]listing // by directory
+	days       []string           // day archives, as listed at daysListed
+	daysListed time.Time
+	now        func() time.Time // for the age of listings
 }
 
 // New makes both directories when they are missing.
