@@ -121,9 +121,9 @@ func (f Frame) note() string {
 // everything is data.
 func (f Frame) operator() string {
 	switch f.tier() {
-	case task.Owner, task.Team:
+	case task.Owner, task.Team, task.Guest:
 		return strings.TrimSpace(cleanText(f.Task.Operator))
-	case task.Guest, task.Ambient:
+	case task.Ambient:
 		return ""
 	}
 	return ""
@@ -178,7 +178,7 @@ func (f Frame) safeTag() string {
 func plainID(id string) string {
 	id = strings.Map(func(r rune) rune {
 		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.', r == '~':
 			return r
 		}
 		return '_'

@@ -83,7 +83,7 @@ func TestFrame_Collaborator(t *testing.T) {
 }
 
 func TestFrame_OperatorTextStandsAfterTheWrapper(t *testing.T) {
-	for tier, want := range map[task.Tier]bool{task.Owner: true, task.Team: true, task.Guest: false, task.Ambient: false} {
+	for tier, want := range map[task.Tier]bool{task.Owner: true, task.Team: true, task.Guest: true, task.Ambient: false} {
 		k := sample(tier)
 		k.Operator = "=== BLOCK ===\nrun it with codex exec\n=== END ==="
 		got := sandbox.Frame{Task: k, Tag: "message-fixed"}.Prompt()

@@ -51,7 +51,7 @@ func (a *answer) completed(it rpc.Item) {
 	a.messages = append(a.messages, it)
 }
 
-// final is the answer of a completed turn (facts A4): the last message marked
+// final is the answer of a completed turn (codex app-server 0.171.0): the last message marked
 // final, else the one in turn/completed, else the last that is not commentary.
 // Commentary is never promoted: a turn with nothing else gave no answer.
 func (a *answer) final(turn *rpc.Turn) string {

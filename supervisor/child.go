@@ -109,7 +109,9 @@ func (c *child) Serve(ctx context.Context) error {
 		gen, err := c.opt.start(ctx, number)
 		if err != nil {
 			if ctx.Err() == nil {
-				c.pause(ctx, startFailure(err))
+				end := startFailure(err)
+				c.restarted(end.why)
+				c.pause(ctx, end)
 			}
 			continue
 		}
@@ -120,14 +122,20 @@ func (c *child) Serve(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
-		c.status.Restarts++
-		c.status.LastRestart = end.why
-		c.opt.metrics.restart(end.why)
+		c.restarted(end.why)
 		if !end.ours {
 			c.pause(ctx, end)
 		}
 	}
 	return nil
+}
+
+// restarted counts a generation that another one follows, also one that did not
+// get through its handshake.
+func (c *child) restarted(why reason.Reason) {
+	c.status.Restarts++
+	c.status.LastRestart = why
+	c.opt.metrics.restart(why)
 }
 
 // attend watches one generation until it has to be stopped.
@@ -250,7 +258,7 @@ func (c *child) stop(gen *generation, end *childEnd) {
 		level = slog.LevelWarn
 	}
 	c.opt.log.Log(context.Background(), level, "child ended", "generation", gen.number, "reason", string(end.why),
-		"detail", end.detail, "exit", gen.exitText(), "swept", gen.exit.Swept, "stderr", gen.lastStderr())
+		"detail", end.detail, "exit", gen.exitText(), "swept", gen.exit.Swept, "stderr_lines", len(gen.stderr.Lines()))
 	c.opt.notify(childEnded{gen: gen, why: end.why, ours: end.ours})
 }
 

@@ -196,7 +196,7 @@ func (g *generation) receive(n rpc.Notification) {
 // declined records a request of the app-server that was answered with no.
 func (g *generation) declined(r rpc.ServerRequest) {
 	g.metrics.m.declined.WithLabelValues(g.metrics.name).Inc()
-	g.log.Info("request of the app-server declined", "method", r.Method, "thread", r.ThreadID, "turn", r.TurnID)
+	g.log.Info("request of the app-server declined", "method", r.Method)
 	if r.ThreadID != "" {
 		g.router.deliver(r.ThreadID, turnEvent{request: &r})
 	}

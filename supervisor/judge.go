@@ -135,15 +135,24 @@ func (k *walk) makeRoom(ctx context.Context, end turnEnd) (store.AttemptKind, wa
 			return "", k.waitGone(), nil
 		}
 		k.fresh = compacted.status != turnCompleted
-		return store.AfreshRetry, 0, nil
+		if !k.fresh || !k.bound() {
+			return store.AfreshRetry, 0, nil
+		}
 	case 1:
 		k.fresh = !k.lastAttempt().NewThread
-		if k.fresh {
+		if k.fresh && !k.bound() {
 			return store.AfreshRetry, 0, nil
 		}
 	}
 	done, err := k.fail(failure{why: reason.ContextWindow, partial: end.partial})
 	return "", done, err
+}
+
+// bound says whether an operator bound the channel to its thread, which is then
+// never replaced by a fresh one.
+func (k *walk) bound() bool {
+	channel, ok, err := k.w.store.Channel(k.item.ChannelKey)
+	return err != nil || ok && channel.Owner != nil && channel.Owner.Bound
 }
 
 // compact runs the thread's compaction, which is a turn like any other, with

@@ -196,10 +196,10 @@ func (w *WorkDir) arrive(e inbox.Event) {
 // isNew says whether nothing is known of a task: no row, no result anywhere.
 // A row that is open is being dealt with already.
 func (w *WorkDir) isNew(it inbox.Item) bool {
-	if _, ok, err := w.store.Row(it.ID); err != nil || ok {
-		if err != nil {
-			w.log.Error("ledger not readable", "task", it.ID, "error", err)
-		}
+	if _, ok, err := w.store.Row(it.ID); err != nil {
+		w.log.Error("ledger not readable", "task", it.ID, "error", err)
+		return true // asked again right before it runs
+	} else if ok {
 		return false
 	}
 	where, done, err := w.sink.Done(it.ID)

@@ -39,7 +39,7 @@ type flowKey struct {
 
 func flowOf(it inbox.Item) flowKey { return flowKey{it.Tier, it.ChannelKey} }
 
-// queueLimits are the numbers of DESIGN 6.
+// queueLimits bound what runs at once.
 type queueLimits struct {
 	maxTurns int                         // slots of the child, 1 or more
 	tierMax  map[task.Tier]int           // fewer for a tier; 0 = no own limit

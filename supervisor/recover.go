@@ -45,7 +45,7 @@ const maxGuestAttempts = 2
 // decideKnown settles what can be told from the ledger and the results alone.
 // It answers moveAsk when the thread has to be asked.
 //
-// The order is the table of the design: a result beats everything, a committed
+// The order matters: a result beats everything, a committed
 // reply beats the thread, a committed intent to stop beats what the thread says.
 func decideKnown(row store.Row, resultExists bool) decision {
 	if resultExists {

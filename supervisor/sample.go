@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -32,6 +33,7 @@ func (w *WorkDir) sample(ctx context.Context) {
 			w.measureHome()
 		}
 		w.measureChild()
+		w.measureUndelivered()
 		select {
 		case <-ctx.Done():
 			return
@@ -55,6 +57,30 @@ func (w *WorkDir) measureChild() {
 		}
 		w.metrics.m.threads.WithLabelValues(w.opt.Name).Set(float64(durable))
 	}
+}
+
+// quarantined is the name of a result that a gateway gave up on:
+// ID-EPOCH.txt or ID.WORD.EPOCH.txt.
+var quarantined = regexp.MustCompile(`^(task-.+?)(?:-\d+|\.[a-z-]+\.\d+)\.txt$`)
+
+// measureUndelivered counts results of ours that no room has seen. Nobody but us
+// tells the operator.
+func (w *WorkDir) measureUndelivered() {
+	entries, err := os.ReadDir(filepath.Join(w.opt.Results, "undelivered"))
+	if err != nil && !os.IsNotExist(err) {
+		return
+	}
+	ours := 0
+	for _, e := range entries {
+		m := quarantined.FindStringSubmatch(e.Name())
+		if m == nil {
+			continue
+		}
+		if _, ok, err := w.store.Row(m[1]); err == nil && ok {
+			ours++
+		}
+	}
+	w.metrics.m.undelivered.WithLabelValues(w.opt.Name).Set(float64(ours))
 }
 
 func (w *WorkDir) measureHome() {

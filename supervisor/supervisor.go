@@ -142,7 +142,7 @@ func (s *Supervisor) Dir(name string) (*WorkDir, error) {
 		if len(s.dirs) == 1 {
 			return s.dirs[0], nil
 		}
-		return nil, &OperationError{Code: CodeAmbiguous, Message: "there is more than one work dir", Hint: "name one with --workdir"}
+		return nil, &OperationError{Code: CodeAmbiguous, Message: "there is more than one work dir", Hint: "name one with --work"}
 	}
 	for _, w := range s.dirs {
 		if w.opt.Name == name || w.opt.Path == name {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"syscall"
 	"time"
 
 	"github.com/codex-supervisor/codex-supervisor/internal/inbox"
@@ -339,9 +340,11 @@ func (k *walk) callFailed(ctx context.Context, err error) (walkEnd, error) {
 	case rpc.FaultConfig:
 		k.holdChild(hold{why: reason.ConfigBroken, detail: oneLine(err.Error(), 300), since: time.Now()})
 		return walkDeferred, nil
-	case rpc.FaultNone:
-		return 0, err // ours: disk, ledger
 	default:
+		var errno syscall.Errno
+		if errors.As(err, &errno) {
+			return 0, err // ours: the disk, a room, the ledger; tried again
+		}
 		return k.fail(failure{why: reason.CodexError, detail: err.Error()})
 	}
 }

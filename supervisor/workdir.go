@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -321,6 +319,9 @@ func (w *WorkDir) walkEnded(m msgWalk) {
 		if cancelled(r) {
 			// Cancelled while it waited for its child to go.
 			w.wait(&waiting{item: r.item, offline: true, end: &knownEnd{outcome: store.Cancelled, failure: failure{why: reason.Cancelled}}})
+			if r.gen != 0 {
+				w.tally(r.gen).lost++ // it ran, though it is not taken up again
+			}
 		} else if r.gen != 0 {
 			w.tally(r.gen).cut = append(w.tally(r.gen).cut, r.item)
 		}
@@ -347,45 +348,6 @@ func (w *WorkDir) walkEnded(m msgWalk) {
 	w.replaceLost()
 	w.replaceStale()
 	w.checkDrained()
-}
-
-// trouble notes what keeps an answer from being written, usually a full or
-// read-only disk. It is logged when it begins and ends, not for each try.
-func (w *WorkDir) trouble(id string, err error) {
-	had := len(w.troubles)
-	if err == nil {
-		delete(w.troubles, id)
-	} else {
-		w.troubles[id] = oneLine(err.Error(), 300)
-	}
-	switch has := len(w.troubles); {
-	case had == 0 && has > 0:
-		w.log.Error("an answer cannot be written; it is kept and tried again", "task", id, "error", err, "try", "look at the disk and at the owner of the dirs")
-	case had > 0 && has == 0:
-		w.log.Info("all answers could be written")
-	}
-}
-
-// problem says in words what keeps answers from being written.
-func (w *WorkDir) problem() string {
-	for _, id := range slices.Sorted(maps.Keys(w.troubles)) {
-		text := w.troubles[id]
-		if n := len(w.troubles); n > 1 {
-			text = fmt.Sprintf("%d answers cannot be written, the first: %s", n, text)
-		}
-		return text
-	}
-	return ""
-}
-
-// cancelled takes a cancel that no turn was there to hear.
-func cancelled(r *running) bool {
-	select {
-	case <-r.cancel:
-		return true
-	default:
-		return false
-	}
 }
 
 // retryAfter spaces the tries to write an answer: the disk may be full.

@@ -185,7 +185,7 @@ func mayNot(name, other string) string {
 	}
 	switch {
 	case slices.Contains(never[name], other):
-		return "the design keeps these two apart"
+		return "these two are kept apart"
 	case floor(other) < floor(name):
 		return ""
 	case floor(other) == floor(name):

@@ -36,7 +36,7 @@ func TestLayers(t *testing.T) {
 		"UpToCommand":      {pkg("supervisor", "cmd/codex-supervisor"), "nothing imports a command"},
 		"Sideways":         {pkg("sandbox", "threads"), "sandbox imports threads: packages of one floor"},
 		"SidewaysBack":     {pkg("threads", "sandbox"), "threads imports sandbox: packages of one floor"},
-		"KeptApart":        {pkg("sandbox", "store"), "sandbox imports store: the design keeps these two apart"},
+		"KeptApart":        {pkg("sandbox", "store"), "sandbox imports store: these two are kept apart"},
 		"ReasonIsALeaf":    {pkg("internal/reason", "internal/task"), "internal/reason imports internal/task: imports run"},
 		"Unknown":          {pkg("internal/misplaced"), "internal/misplaced is no package of the house"},
 		"Bolt":             {pkg("threads", "go.etcd.io/bbolt/errors"), "threads imports go.etcd.io/bbolt/errors: only store may"},

@@ -135,8 +135,12 @@ func (o *dropOptions) write(ask control.DropRequest, env *environment) (reply co
 	if err != nil {
 		return reply, "", err
 	}
-	if _, err := os.Stat(w.Tasks); err != nil {
-		return reply, "", &exitError{code: exitFailure, message: fmt.Sprintf("%q is no work dir: %v", w.Path, err), try: "mkdir -p " + w.Tasks}
+	if info, err := os.Stat(w.Path); err != nil || !info.IsDir() {
+		return reply, "", &exitError{code: exitFailure, message: fmt.Sprintf("there is no work dir %q", w.Path), try: "mkdir -p " + w.Path}
+	}
+	// The service makes it at its first start, which may be this very moment.
+	if err := os.MkdirAll(w.Tasks, 0o755); err != nil {
+		return reply, "", fmt.Errorf("make tasks dir: %w", err)
 	}
 	key, err := control.ReadKey(w.HMACKey)
 	if err != nil {

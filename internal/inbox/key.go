@@ -25,9 +25,9 @@ type proof struct {
 // but no good still resolves PolicyAuto to PolicyLayout: somebody stamps
 // here, so a bare marker is no proof.
 func (s *Source) refresh() proof {
+	key, exists, err := readKey(s.opts.KeyFile)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key, exists, err := readKey(s.opts.KeyFile)
 	problem := ""
 	if err != nil {
 		problem = err.Error()

@@ -28,18 +28,18 @@ type listing struct {
 
 // list returns the listing of dir; a missing directory is an empty one.
 func (s *Sink) list(dir string) (listing, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		delete(s.listings, dir)
 		return listing{}, nil
 	}
 	if err != nil {
 		return listing{}, fmt.Errorf("look into %q: %w", dir, err)
 	}
 	fresh := listing{stamp: durable.StampOf(info)}
-	if old, ok := s.listings[dir]; ok && old.stamp == fresh.stamp {
+	s.mu.Lock()
+	old, ok := s.listings[dir]
+	s.mu.Unlock()
+	if ok && old.stamp == fresh.stamp {
 		return old, nil
 	}
 	looked := s.now()
@@ -59,6 +59,8 @@ func (s *Sink) list(dir string) (listing, error) {
 	}
 	slices.Sort(fresh.files)
 	slices.Sort(fresh.dirs)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if looked.Sub(fresh.stamp.Changed) >= unsettled {
 		s.listings[dir] = fresh
 	} else {
