@@ -25,14 +25,15 @@ func (w *WorkDir) trouble(id string, err error) {
 
 // problem says in words what keeps answers from being written.
 func (w *WorkDir) problem() string {
-	for _, id := range slices.Sorted(maps.Keys(w.troubles)) {
-		text := w.troubles[id]
-		if n := len(w.troubles); n > 1 {
-			text = fmt.Sprintf("%d answers cannot be written, the first: %s", n, text)
-		}
-		return text
+	ids := slices.Sorted(maps.Keys(w.troubles))
+	switch len(ids) {
+	case 0:
+		return ""
+	case 1:
+		return w.troubles[ids[0]]
+	default:
+		return fmt.Sprintf("%d answers cannot be written, the first: %s", len(ids), w.troubles[ids[0]])
 	}
-	return ""
 }
 
 // cancelled takes a cancel that no turn was there to hear.
