@@ -374,7 +374,7 @@ func (w *WorkDir) newPolicy(home sandbox.Home, codex string) (*sandbox.Policy, e
 	}
 	return sandbox.New(sandbox.Options{
 		Mode: w.opt.Sandbox, Work: w.opt.Path, Cwd: w.opt.Cwd, Tasks: w.opt.Tasks, Results: w.opt.Results, State: w.opt.State,
-		CodexHome: home.Dir, CodexBinary: codex, Deny: []string{w.opt.KeyFile}, Read: read,
+		CodexHome: home.Dir, CodexBinary: codex, Deny: append([]string{w.opt.KeyFile}, w.opt.Deny...), Read: read,
 		Private: append([]string{w.opt.CodexHomeFrom}, w.opt.Private...),
 		Model:   w.opt.Model, TierModel: models, ShellEnv: w.opt.ShellEnv,
 		DeveloperInstructions: home.Instructions, UID: os.Geteuid(), UnsafeRootGuests: w.opt.UnsafeRootGuests, StubChild: w.opt.StubChild,

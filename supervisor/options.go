@@ -62,6 +62,8 @@ type WorkDirOptions struct {
 	Env           []string                 // set in the child besides these, NAME=VALUE (tests, demo)
 	ShellEnv      string                   // "core" or "login"
 
+	// Deny are more files that no guest may read, such as our configuration.
+	Deny []string
 	// Private are more directories that no tier may read: other work dirs, the
 	// control socket's.
 	Private []string

@@ -35,6 +35,20 @@ func workDirOptions(c *config.Config, getenv func(string) string, log *slog.Logg
 			DoneRetention: w.DoneRetention, MaxBacklogAge: w.MaxBacklogAge, Bind: w.ThreadID,
 			UnsafeRootGuests: w.UnsafeRootGuests, Tiers: tierOptions(c),
 		}
+		if c.File != "" {
+			o.Deny = append(o.Deny, c.File)
+		}
+		if c.Socket != "" {
+			o.Private = append(o.Private, filepath.Dir(c.Socket))
+		}
+		for _, other := range c.WorkDirs {
+			if other.Name != w.Name {
+				o.Private = append(o.Private, other.Path, other.State)
+			}
+		}
+		if o.Sandbox == sandbox.FullAccess {
+			later(slog.LevelWarn, "danger-full-access: an owner's turn can do whatever the service's user can; nothing here is a boundary against it", "workdir", w.Name)
+		}
 		if o.CodexHomeFrom == "" {
 			o.CodexHomeFrom = userCodexHome(getenv)
 		}

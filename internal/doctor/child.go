@@ -97,7 +97,7 @@ func (d *doctor) build(w WorkDir) (h *house, err error) {
 	}
 	policy, err := sandbox.New(sandbox.Options{
 		Mode: w.Sandbox, Work: w.Path, Cwd: w.Cwd, Tasks: w.Tasks, Results: results, State: dir,
-		CodexHome: h.home.Dir, CodexBinary: w.Codex[0], Deny: []string{w.KeyFile}, Read: read,
+		CodexHome: h.home.Dir, CodexBinary: w.Codex[0], Deny: append([]string{w.KeyFile}, w.Deny...), Read: read,
 		Private: append([]string{w.CodexHomeFrom, w.State}, w.Private...),
 		Model:   w.Model, TierModel: models, ShellEnv: w.ShellEnv,
 		DeveloperInstructions: h.home.Instructions, UID: d.UID, UnsafeRootGuests: w.UnsafeRootGuests, StubChild: w.StubChild,

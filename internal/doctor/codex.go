@@ -220,8 +220,12 @@ func (d *doctor) confinement(ctx context.Context, w WorkDir, p *patient, sandbox
 		return fail(Confinement, "mend sandbox_works first; until then only owners are served", "not proven: guests are refused")
 	}
 	if w.CodexHome != sandbox.HomePrivate && w.CodexHome != "" {
+		home := p.house.home.From
+		if w.CodexHome != sandbox.HomeInherit {
+			home = w.CodexHome
+		}
 		for _, name := range []string{"AGENTS.override.md", "AGENTS.md"} {
-			if path := filepath.Join(p.house.home.From, name); exists(path) {
+			if path := filepath.Join(home, name); exists(path) {
 				return fail(Confinement, `codex_home = "private", or move it away`, "%s stands in every guest's prompt: guests are refused", path)
 			}
 		}
