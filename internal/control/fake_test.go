@@ -25,6 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fake struct {
 	dirs     []*fakeDir
 	problems []string
+	degraded bool
 }
 
 func (f *fake) Status() supervisor.Status {
@@ -35,7 +36,7 @@ func (f *fake) Status() supervisor.Status {
 	return st
 }
 
-func (f *fake) Ready() (bool, []string) { return len(f.problems) == 0, f.problems }
+func (f *fake) Ready() (bool, []string) { return len(f.problems) == 0 || f.degraded, f.problems }
 
 func (f *fake) Dir(name string) (control.WorkDir, error) {
 	if name == "" && len(f.dirs) == 1 {

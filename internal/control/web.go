@@ -30,11 +30,13 @@ func (s *Server) web() http.Handler {
 		plain(w, http.StatusOK, "ok\n")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if ok, problems := s.opt.Backend.Ready(); !ok {
-			plain(w, http.StatusServiceUnavailable, strings.Join(problems, "\n")+"\n")
-			return
+		ok, problems := s.opt.Backend.Ready()
+		status, lines := http.StatusOK, append([]string{"ok"}, problems...)
+		if !ok {
+			status, lines = http.StatusServiceUnavailable, problems
 		}
-		plain(w, http.StatusOK, "ok\n")
+		// What is degraded is told beside the ok: owners are answered.
+		plain(w, status, strings.Join(lines, "\n")+"\n")
 	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, pointer) })
 	return s.knownHost(mux)

@@ -24,6 +24,10 @@ func TestWeb_MetricsAndHealth(t *testing.T) {
 	if status, text := get(t, base+"/readyz", ""); status != http.StatusServiceUnavailable || text != "garden: child is backoff exited\nkitchen: child is down\n" {
 		t.Errorf("readyz: %d %q", status, text)
 	}
+	backend.problems, backend.degraded = []string{"garden: degraded: guests are refused"}, true
+	if status, text := get(t, base+"/readyz", ""); status != http.StatusOK || text != "ok\ngarden: degraded: guests are refused\n" {
+		t.Errorf("readyz of a degraded service: %d %q", status, text)
+	}
 	if status, _ := get(t, base+"/livez", ""); status != http.StatusOK {
 		t.Errorf("livez of a service that is not ready: %d", status)
 	}
