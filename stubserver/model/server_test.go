@@ -159,6 +159,7 @@ func TestServer_Words(t *testing.T) {
 		"output parts":      {[]any{user("[[sh ls]]"), output([]any{map[string]any{"type": "input_text", "text": "p"}})}, "Output:\np"},
 		"after an old tool": {[]any{user("[[sh ls]]"), output("a.txt"), user("hi")}, "You said: hi"},
 		"no message":        {nil, "You said: "},
+		"follow-up":         {[]any{user("Task: task-1\nTier: owner\n\nYour turn was cut off.")}, "I have finished what was left."},
 	} {
 		list, _, _ := ask(t, srv, tc.items...)
 		if got, _ := said(list); got != tc.want {

@@ -97,6 +97,8 @@ func byWords(req Request, count func(string) int) Reply {
 		reply.Text = text
 	case len(said) > 0:
 		reply.Text = strings.Join(said, "\n")
+	case strings.HasPrefix(newest, "Task: ") && !strings.Contains(newest, "\nMessage:\n"):
+		reply.Text = "I have finished what was left." // a follow-up repeats no message
 	default:
 		reply.Text = "You said: " + clip(newest, echoMax)
 	}
