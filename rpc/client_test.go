@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/codex-supervisor/codex-supervisor/rpc"
 )
@@ -122,6 +123,10 @@ func TestClient_HandlersMayCallAndPanic(t *testing.T) {
 	p.send(`{"id":%d,"result":%s}`, *p.next().ID, good)
 	if err := <-called; err != nil {
 		t.Errorf("call from a handler: %v", err)
+	}
+	// A request is answered first and recorded afterwards, in an order of its own.
+	for deadline := time.Now().Add(10 * time.Second); strings.Count(log.String(), "handler panicked") < 3 && time.Now().Before(deadline); {
+		<-time.After(time.Millisecond)
 	}
 	text := log.String()
 	if strings.Count(text, "handler panicked") != 3 || !strings.Contains(text, "method=panic") {
