@@ -14,6 +14,7 @@ import (
 
 	"github.com/codex-supervisor/codex-supervisor/internal/reason"
 	"github.com/codex-supervisor/codex-supervisor/internal/task"
+	"github.com/codex-supervisor/codex-supervisor/rpc"
 	"github.com/codex-supervisor/codex-supervisor/store"
 	"github.com/codex-supervisor/codex-supervisor/supervisor"
 )
@@ -169,7 +170,13 @@ func TestWorkDir_PauseAndExplain(t *testing.T) {
 func TestWorkDir_RestartAndModels(t *testing.T) {
 	h := startHouse(t, nil)
 	h.ready()
-	models, err := h.dirOf().Models(ctxOf(t))
+	var models []rpc.Model
+	var err error
+	// The child is ready a moment before its work dir has heard of it.
+	eventually(t, "the models", func() bool {
+		models, err = h.dirOf().Models(ctxOf(t))
+		return err == nil
+	})
 	if err != nil || len(models) != 1 || models[0].ID != "stub-model" {
 		t.Errorf("models %+v, %v", models, err)
 	}

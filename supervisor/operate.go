@@ -286,6 +286,9 @@ func (w *WorkDir) Task(ctx context.Context, id string) (TaskStatus, error) {
 	}
 	if ok {
 		st.Row = &row
+		if row.State == store.StateSettled {
+			facts = taskFacts{} // its walk is only tidying up
+		}
 	}
 	if where, done, err := w.sink.Done(id); err == nil && done {
 		st.Result = where
