@@ -62,6 +62,27 @@ func (i *Item) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// Answer picks the text that answers among the items of a turn: the last message
+// marked final, else the last that is not commentary. Commentary is never promoted.
+func Answer(items []Item) (text string, final bool) {
+	for i := len(items) - 1; i >= 0; i-- {
+		it := items[i]
+		if it.Type != ItemAgentMessage || strings.TrimSpace(it.Text) == "" {
+			continue
+		}
+		switch it.Phase {
+		case PhaseFinalAnswer:
+			return it.Text, true
+		case PhaseCommentary:
+		default:
+			if text == "" {
+				text = it.Text
+			}
+		}
+	}
+	return text, false
+}
+
 // MarshalJSON writes the item as Codex would.
 func (i Item) MarshalJSON() ([]byte, error) {
 	if i.Raw != nil {

@@ -1,16 +1,10 @@
 package supervisor
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/codex-supervisor/codex-supervisor/rpc"
-)
-
-// Phases of an agent message as Codex names them. The set is open, and
-// providers are not consistent about it (codex app-server 0.171.0, schema).
-const (
-	phaseCommentary = "commentary"
-	phaseFinal      = "final_answer"
 )
 
 // partialLimit bounds what is kept of text that is still being written.
@@ -55,23 +49,14 @@ func (a *answer) completed(it rpc.Item) {
 // final, else the one in turn/completed, else the last that is not commentary.
 // Commentary is never promoted: a turn with nothing else gave no answer.
 func (a *answer) final(turn *rpc.Turn) string {
-	if text := lastWith(a.messages, func(phase string) bool { return phase == phaseFinal }); text != "" {
+	text, final := rpc.Answer(a.messages)
+	if final || turn == nil {
 		return text
 	}
-	if turn != nil {
-		if text := finalOf(turn.Items); text != "" {
-			return text
-		}
+	if told, _ := rpc.Answer(turn.Items); told != "" {
+		return told
 	}
-	return lastWith(a.messages, func(phase string) bool { return phase != phaseCommentary })
-}
-
-// finalOf picks the answer among stored items.
-func finalOf(items []rpc.Item) string {
-	if text := lastWith(items, func(phase string) bool { return phase == phaseFinal }); text != "" {
-		return text
-	}
-	return lastWith(items, func(phase string) bool { return phase != phaseCommentary })
+	return text
 }
 
 // partial is what had been written when a turn was stopped: the message that
@@ -82,13 +67,8 @@ func (a *answer) partial() string {
 			return b.String()
 		}
 	}
-	return lastWith(a.messages, func(string) bool { return true })
-}
-
-func lastWith(items []rpc.Item, want func(phase string) bool) string {
-	for i := len(items) - 1; i >= 0; i-- {
-		it := items[i]
-		if it.Type == rpc.ItemAgentMessage && want(it.Phase) && strings.TrimSpace(it.Text) != "" {
+	for _, it := range slices.Backward(a.messages) {
+		if strings.TrimSpace(it.Text) != "" {
 			return it.Text
 		}
 	}

@@ -18,13 +18,13 @@ func TestAnswer_Final(t *testing.T) {
 		turn []rpc.Item
 		want string
 	}{
-		{"LastFinalWins", []rpc.Item{said(phaseFinal, "one"), said(phaseFinal, "two"), said("", "note")}, nil, "two"},
-		{"FinalBeatsTheCompletionsItem", []rpc.Item{said(phaseFinal, "said")}, []rpc.Item{said("", "other")}, "said"},
+		{"LastFinalWins", []rpc.Item{said(rpc.PhaseFinalAnswer, "one"), said(rpc.PhaseFinalAnswer, "two"), said("", "note")}, nil, "two"},
+		{"FinalBeatsTheCompletionsItem", []rpc.Item{said(rpc.PhaseFinalAnswer, "said")}, []rpc.Item{said("", "other")}, "said"},
 		{"CompletionsItemBeatsUnmarked", []rpc.Item{said("", "thinking")}, []rpc.Item{said("", "done")}, "done"},
 		{"UnmarkedWhenNothingElse", []rpc.Item{said("", "first"), said("", "last")}, nil, "last"},
 		{"PartialAnswerCounts", []rpc.Item{said("partial_answer", "half")}, nil, "half"},
-		{"CommentaryIsNeverPromoted", []rpc.Item{said(phaseCommentary, "looking")}, []rpc.Item{said(phaseCommentary, "looking")}, ""},
-		{"BlankIsNoAnswer", []rpc.Item{said("", "real"), said(phaseFinal, " \n")}, nil, "real"},
+		{"CommentaryIsNeverPromoted", []rpc.Item{said(rpc.PhaseCommentary, "looking")}, []rpc.Item{said(rpc.PhaseCommentary, "looking")}, ""},
+		{"BlankIsNoAnswer", []rpc.Item{said("", "real"), said(rpc.PhaseFinalAnswer, " \n")}, nil, "real"},
 		{"OtherItemsAreNoAnswer", []rpc.Item{{Type: "reasoning", Text: "hm"}}, []rpc.Item{{Type: "plan", Text: "p"}}, ""},
 		{"NothingSaid", nil, nil, ""},
 	} {

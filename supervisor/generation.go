@@ -33,7 +33,6 @@ type generation struct {
 	router  *router
 	session *threads.Session
 	sandbox *sandbox.Child
-	home    sandbox.Home
 	stderr  *proc.Ring
 	metrics *workdirMetrics
 	log     *slog.Logger
@@ -44,7 +43,6 @@ type generation struct {
 	// everything it said has been delivered.
 	ended chan struct{}
 	exit  proc.Exit
-	end   childEnd
 
 	limits     atomic.Pointer[rpc.RateLimits]
 	confined   atomic.Pointer[confinement]
@@ -57,9 +55,9 @@ type confinement struct {
 	detail string
 }
 
-// oldestVersion is the first with thread/turns/list and excludeTurns outside
+// OldestVersion is the first with thread/turns/list and excludeTurns outside
 // the experimental API (codex 0.151.0, measured).
-var oldestVersion = [3]int{0, 151, 0}
+var OldestVersion = [3]int{0, 151, 0}
 
 // connect speaks JSON-RPC over the process's pipes. Its goroutines end when the
 // connection does; stop waits for them.
@@ -107,7 +105,6 @@ func (g *generation) stop(end *childEnd) {
 			end.why = reason.ChildExited
 		}
 	}
-	g.end = *end
 	if g.exit.Swept > 0 {
 		g.metrics.m.orphans.WithLabelValues(g.metrics.name).Add(float64(g.exit.Swept))
 	}
@@ -255,9 +252,9 @@ func checkVersion(v string) error {
 		return nil
 	}
 	for i := range got {
-		if got[i] != oldestVersion[i] {
-			if got[i] < oldestVersion[i] {
-				return fmt.Errorf("codex %s is too old; %d.%d.%d or newer is needed", v, oldestVersion[0], oldestVersion[1], oldestVersion[2])
+		if got[i] != OldestVersion[i] {
+			if got[i] < OldestVersion[i] {
+				return fmt.Errorf("codex %s is too old; %d.%d.%d or newer is needed", v, OldestVersion[0], OldestVersion[1], OldestVersion[2])
 			}
 			return nil
 		}

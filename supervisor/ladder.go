@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"time"
 
 	"github.com/codex-supervisor/codex-supervisor/internal/reason"
 	"github.com/codex-supervisor/codex-supervisor/rpc"
@@ -32,7 +31,6 @@ func (t *turn) sendInterrupt() {
 	}
 	t.interrupt = true
 	t.stopEarly = !t.startedSeen
-	t.stopSentAt = time.Now()
 	id := t.turnID
 	t.call(callInterrupt, min(interruptTries, t.spec.grace), func(ctx context.Context) turnCall {
 		_, err := t.gen.client.TurnInterrupt(ctx, rpc.TurnInterruptParams{ThreadID: t.spec.threadID, TurnID: id})

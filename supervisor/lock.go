@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/codex-supervisor/codex-supervisor/internal/proc"
 )
 
 // BusyError says that another service holds a work dir.
@@ -90,7 +92,7 @@ func lockDirs(opt WorkDirOptions) (l *instanceLock, err error) {
 			return err == nil, err
 		})
 		if err != nil {
-			return nil, lockError(err, opt.Path, dir, dirHolder(info))
+			return nil, lockError(err, opt.Path, dir, proc.LockHolder(dir))
 		}
 	}
 	return l, nil

@@ -52,7 +52,6 @@ type message interface{ isMessage() }
 type (
 	msgArrived  struct{ item inbox.Item }
 	msgGone     struct{ id string }
-	msgListed   struct{}
 	msgKnownEnd struct {
 		item inbox.Item
 		end  knownEnd
@@ -73,7 +72,6 @@ type (
 
 func (msgArrived) isMessage()  {}
 func (msgGone) isMessage()     {}
-func (msgListed) isMessage()   {}
 func (msgKnownEnd) isMessage() {}
 func (msgChild) isMessage()    {}
 func (msgWalk) isMessage()     {}

@@ -189,7 +189,6 @@ func (w *WorkDir) arrive(e inbox.Event) {
 		if err := w.store.MarkStarted(); err != nil {
 			w.log.Warn("first start not recorded", "error", err)
 		}
-		w.post(msgListed{})
 	}
 }
 
@@ -304,7 +303,7 @@ func (w *WorkDir) launch(ctx context.Context, number uint64) (*generation, error
 		return nil, &startError{why: reason.ConfigBroken, err: err}
 	}
 	g := &generation{
-		number: number, started: time.Now(), sources: sources, router: newRouter(), sandbox: policy.NewChild(), home: home, stderr: proc.NewRing(50, 2000),
+		number: number, started: time.Now(), sources: sources, router: newRouter(), sandbox: policy.NewChild(), stderr: proc.NewRing(50, 2000),
 		metrics: w.metrics, log: w.log.With("generation", number), child: w.child, ended: make(chan struct{}),
 	}
 	argv := append(append(append([]string{}, codex...), "app-server"), g.sandbox.Args()...)

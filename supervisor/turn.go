@@ -39,9 +39,8 @@ type turn struct {
 	turnID      string
 	pending     []rpc.Notification // came before the turn's id was known
 	startedSeen bool
-	stopSentAt  time.Time // when an interrupt was last sent
-	stopEarly   bool      // that interrupt was sent before turn/started
-	interrupt   bool      // an interrupt is on its way
+	stopEarly   bool // that interrupt was sent before turn/started
+	interrupt   bool // an interrupt is on its way
 	asking      bool
 	mute        int
 	missed      int // how often the server said that the turn is over

@@ -172,7 +172,6 @@ func (w *WorkDir) handle(m message) {
 		w.take(m.item)
 	case msgGone:
 		w.queue.remove(m.id)
-	case msgListed:
 	case msgKnownEnd:
 		if w.running[m.item.ID] == nil && w.waiting[m.item.ID] == nil {
 			w.queue.remove(m.item.ID)

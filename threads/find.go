@@ -139,7 +139,7 @@ func foundTurn(ctx context.Context, client Client, ask rpc.ThreadTurnsListParams
 // only; where that one is not marked as the final answer, an earlier one may be,
 // and all items are asked for.
 func replyTo(ctx context.Context, client Client, ask rpc.ThreadTurnsListParams, turn rpc.Turn) (string, error) {
-	reply, final := replyOf(turn.Items)
+	reply, final := rpc.Answer(turn.Items)
 	if final {
 		return reply, nil
 	}
@@ -152,30 +152,9 @@ func replyTo(ctx context.Context, client Client, ask rpc.ThreadTurnsListParams, 
 		if whole.ID != turn.ID {
 			continue
 		}
-		if better, _ := replyOf(whole.Items); better != "" {
+		if better, _ := rpc.Answer(whole.Items); better != "" {
 			reply = better
 		}
 	}
 	return reply, nil
-}
-
-// replyOf picks the answer among stored items: the last message marked final,
-// else the last that is not commentary.
-func replyOf(items []rpc.Item) (text string, final bool) {
-	for i := len(items) - 1; i >= 0; i-- {
-		it := items[i]
-		if it.Type != rpc.ItemAgentMessage || strings.TrimSpace(it.Text) == "" {
-			continue
-		}
-		switch it.Phase {
-		case rpc.PhaseFinalAnswer:
-			return it.Text, true
-		case rpc.PhaseCommentary:
-		default:
-			if text == "" {
-				text = it.Text
-			}
-		}
-	}
-	return text, false
 }

@@ -8,13 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+
+	"github.com/codex-supervisor/codex-supervisor/supervisor"
 )
 
 // The versions of Codex: what is needed, and what the suite has been run with.
 var (
-	// 0.151.0 is the first with thread/turns/list and excludeTurns outside the
-	// experimental API (measured).
-	oldest    = release{0, 151, 0}
+	oldest    = release(supervisor.OldestVersion)
 	newest    = release{0, 171, 0}
 	testedOut = fmt.Sprintf("%d.%d to %d.%d", oldest[0], oldest[1], newest[0], newest[1])
 )

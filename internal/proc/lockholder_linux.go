@@ -1,11 +1,10 @@
-package threads
+package proc
 
 import (
 	"bufio"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,12 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockHolder finds the process that holds a thread's writer lock, an flock on
-// CODEX_HOME/thread-writer-locks/ID.lock (codex 0.171.0, measured; nothing is
-// written into the file); 0 when it cannot be told.
-func lockHolder(home, threadID string) int {
+// LockHolder names the process that holds an flock on a file or directory; 0 when
+// nobody does or it cannot be told.
+func LockHolder(path string) int {
 	var st syscall.Stat_t
-	if filepath.Base(threadID) != threadID || syscall.Stat(filepath.Join(home, "thread-writer-locks", threadID+".lock"), &st) != nil {
+	if syscall.Stat(path, &st) != nil {
 		return 0
 	}
 	f, err := os.Open("/proc/locks")

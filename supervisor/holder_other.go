@@ -1,8 +1,0 @@
-//go:build !linux
-
-package supervisor
-
-import "os"
-
-// dirHolder cannot be told off Linux.
-func dirHolder(os.FileInfo) int { return 0 }

@@ -1,4 +1,0 @@
-package threads
-
-// HolderIn is holderIn.
-var HolderIn = holderIn
